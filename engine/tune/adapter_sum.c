@@ -1,4 +1,4 @@
-/* adapter_sum.c - reads a tensor of each part, and concatenates them along the rank. */
+/* adapter_sum.c - reads a tensor of each part, and concatenates these tensors along the rank. */
 #include "engine/tune/adapter_sum.h"
 
 #include <stdlib.h>
@@ -19,7 +19,7 @@ bt_code bt_adapter_parts_check(const bt_adapter_part *parts, size_t n, bt_err *e
             (n > 1 || parts[i].weight < 1 || parts[i].weight > 1))
             return bt_fail(
                 err, BT_ARG,
-                "'%.200s' holds adapters with magnitudes (DoRA), which are neither added "
+                "'%.200s' contains adapters with magnitudes (DoRA), which can neither be added "
                 "nor weighted (use them alone, without --add and --weight)",
                 parts[i].adapters->path);
     return BT_OK;
@@ -31,21 +31,22 @@ static void release_adapter_sum(void *ctx) {
     free(s);
 }
 
-/* True for A, (rank, inputs); all other tensors are B, (outputs, rank). */
-static bool is_a(const bt_tensor *t) { return bt_adapter_a(bt_adapter_layer(t->id)) == t->id; }
+/* Returns true for A, (rank, inputs); all other tensors are B, (outputs, rank). */
+static bool is_matrix_a(const bt_tensor *t) {
+    return bt_adapter_a(bt_adapter_layer(t->id)) == t->id;
+}
 
-/* Reads part p of tensor t, whose rank begins at `at`, into x. */
 static bt_code read_adapter_part(const bt_adapter_part *p, const bt_tensor *t, size_t at,
                                  double scale, float *x, bt_err *err) {
     const bt_params *own = &p->adapters->params;
     const bt_tensor *f = bt_params_get(own, t->layer, t->id);
     const double factor = p->weight * p->adapters->cfg.lora.scale / scale;
     if (!f) return BT_OK; /* this layer has no adapter */
-    float *values = is_a(t) ? x + at * t->cols : malloc(f->count * sizeof *values);
-    if (!values) return bt_fail(err, BT_NOMEM, "cannot take memory to add '%s'", t->name);
+    float *values = is_matrix_a(t) ? x + at * t->cols : malloc(f->count * sizeof *values);
+    if (!values) return bt_fail(err, BT_NOMEM, "cannot allocate memory to add '%s'", t->name);
     bt_code code = bt_model_file_read(p->adapters, (size_t)(f - own->tensors), 0, f->count, values,
                                       err);
-    if (is_a(t)) return code;
+    if (is_matrix_a(t)) return code;
     for (size_t n = 0; code == BT_OK && n < t->rows; n++)
         for (size_t r = 0; r < f->cols; r++)
             x[n * t->cols + at + r] = (float)(factor * (double)values[n * f->cols + r]);
@@ -58,7 +59,8 @@ static bt_code read_sum(void *ctx, bt_model_file *s, size_t i, uint64_t first, u
     const adapter_sum *sum = ctx;
     const bt_tensor *t = &s->params.tensors[i];
     float *x = calloc(t->count, sizeof *x);
-    bt_code code = x ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory to add '%s'", t->name);
+    bt_code code = x ? BT_OK
+                     : bt_fail(err, BT_NOMEM, "cannot allocate memory to add '%s'", t->name);
     for (size_t k = 0, at = 0; code == BT_OK && k < sum->n; k++) {
         code = read_adapter_part(&sum->part[k], t, at, s->cfg.lora.scale, x, err);
         at += (size_t)sum->part[k].adapters->cfg.lora.rank;
@@ -71,15 +73,15 @@ static bt_code read_sum(void *ctx, bt_model_file *s, size_t i, uint64_t first, u
 static bt_code check_part(const bt_model_file *s, const bt_adapter_part *p, bt_err *err) {
     const bt_model_file *f = p->adapters;
     if (f->cfg.classes)
-        return bt_fail(err, BT_ARG, "'%.200s' is a classifier, whose adapters are not added",
+        return bt_fail(err, BT_ARG, "'%.200s' is a classifier, whose adapters cannot be added",
                        f->path);
     for (size_t i = 0; i < f->params.n; i++) {
         const bt_tensor *own = &f->params.tensors[i],
                         *t = bt_params_get(&s->params, own->layer, own->id);
-        if (t && (is_a(t) ? t->cols == own->cols : t->rows == own->rows)) continue;
+        if (t && (is_matrix_a(t) ? t->cols == own->cols : t->rows == own->rows)) continue;
         return bt_fail(err, BT_ARG,
-                       "'%.200s' holds adapters of a model of another shape than '%.200s': their "
-                       "'%s' differs",
+                       "the adapters in '%.200s' are for a model with another shape than those in "
+                       "'%.200s': their '%s' differs",
                        f->path, s->path, own->name);
     }
     return BT_OK;
@@ -111,7 +113,7 @@ bt_code bt_adapter_sum_open(bt_model_file **out, const bt_adapter_part *parts, s
         bt_adapter_parts_close(parts, n);
         free(s);
         free(sum);
-        return bt_fail(err, BT_NOMEM, "cannot take memory to add adapters");
+        return bt_fail(err, BT_NOMEM, "cannot allocate memory to add adapters");
     }
     sum->n = n;
     memcpy(sum->part, parts, n * sizeof *parts);

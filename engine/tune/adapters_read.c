@@ -13,23 +13,22 @@
 
 static bt_code check_scale(const char *path, double scale, const bt_model_cfg *model, bt_err *err) {
     if (fabs(scale - model->lora.scale) <= 1e-6 * fabs(model->lora.scale)) return BT_OK;
-    return bt_fail(
-        err, BT_ARG,
-        "the adapters of '%.200s' are scaled by %g, those of this run by %g (give the same "
-        "tune.alpha, tune.rank and tune.rslora, or leave them out)",
-        path, scale, model->lora.scale);
+    return bt_fail(err, BT_ARG,
+                   "the adapters of '%.200s' are scaled by %g, but those of this run by %g (give "
+                   "the same tune.alpha, tune.rank and tune.rslora, or leave them out)",
+                   path, scale, model->lora.scale);
 }
 
 static bt_code check_dora(const char *path, bool dora, const bt_model_cfg *model, bt_err *err) {
     if (dora == model->lora.dora) return BT_OK;
     return bt_fail(
         err, BT_ARG,
-        "the adapters of '%.200s' have %s magnitudes (DoRA), those of this run %s (leave "
+        "the adapters of '%.200s' have %s magnitudes (DoRA), but those of this run %s (leave "
         "out tune.dora, or give the same)",
         path, dora ? "some" : "no", dora ? "none" : "some");
 }
 
-/* alpha_pattern: each B is multiplied by the ratio of its own scale to that of the model */
+/* For alpha_pattern: each B is multiplied by the ratio of its own scale to that of the model. */
 typedef struct scaled {
     float *ratio; /* [params.n] */
 } scaled;
@@ -40,16 +39,16 @@ static void release_scaled(void *ctx) {
     free(x);
 }
 
-static bt_code read_scaled(void *ctx, bt_model_file *s, size_t i, uint64_t first, uint64_t count,
-                           float *out, bt_err *err) {
+static bt_code read_scaled_tensor(void *ctx, bt_model_file *s, size_t i, uint64_t first,
+                                  uint64_t count, float *out, bt_err *err) {
     const float ratio = ((const scaled *)ctx)->ratio[i];
     BT_TRY(bt_model_file_read_own(s, i, first, count, out, err));
     for (uint64_t k = 0; k < count; k++) out[k] *= ratio;
     return BT_OK;
 }
 
-/* Writes the module of an adapter's tensor, for example "model.layers.3.self_attn.q_proj". */
-static void module_of(char out[BT_PEFT_NAME], const bt_tensor *t) {
+/* Writes the name of the module of an adapter's tensor, for example "model.layers.3.self_attn.q_proj". */
+static void module_name(char out[BT_PEFT_NAME], const bt_tensor *t) {
     static const char before[] = "base_model.model.";
     char name[BT_PEFT_NAME];
     bt_peft_name(name, t);
@@ -62,26 +61,28 @@ static bt_code scale_modules(bt_model_file *s, const bt_peft *p, bt_err *err) {
     const double all = bt_peft_scale(p);
     if (!p->n_patterns) return BT_OK;
     if (!(all > 0))
-        return bt_fail(err, BT_UNSUPPORTED, "'alpha_pattern' beside a 'lora_alpha' of %g",
-                       p->alpha);
+        return bt_fail(
+            err, BT_UNSUPPORTED,
+            "'alpha_pattern' cannot be used with a 'lora_alpha' of %g, which is not positive",
+            p->alpha);
     scaled *x = calloc(1, sizeof *x);
     float *ratio = malloc(s->params.n * sizeof *ratio);
     if (!x || !ratio) {
         free(x);
         free(ratio);
-        return bt_fail(err, BT_NOMEM, "cannot take memory to read '%s'", s->path);
+        return bt_fail(err, BT_NOMEM, "cannot allocate memory to read '%s'", s->path);
     }
     x->ratio = ratio;
     size_t n = 0;
     for (size_t i = 0; i < s->params.n; i++) {
         const bt_tensor *t = &s->params.tensors[i];
         char module[BT_PEFT_NAME];
-        module_of(module, t);
+        module_name(module, t);
         const bool b = t->id == bt_adapter_b(bt_adapter_layer(t->id));
         ratio[i] = b ? (float)(bt_peft_scale_of(p, module) / all) : 1.0f;
         n += ratio[i] < 1 || ratio[i] > 1;
     }
-    s->view = (bt_model_view){.ctx = x, .read = read_scaled, .release = release_scaled};
+    s->view = (bt_model_view){.ctx = x, .read = read_scaled_tensor, .release = release_scaled};
     bt_text_printf(&s->notes,
                    "alpha_pattern: the scales of %zu layers are part of their lora_B here\n", n);
     return BT_OK;
@@ -121,16 +122,16 @@ static bt_code find_tensors(bt_model_file *s, const bt_peft *p, bt_err *err) {
     if (p->some_layers)
         return bt_fail(err, BT_UNSUPPORTED,
                        "'%.200s/" BT_PEFT_CONFIG
-                       "': 'layers_to_transform' names some of the %d layers, and adapters here "
-                       "are beside every layer (" BT_PEFT_MERGE ")",
+                       "': 'layers_to_transform' names only some of the %d layers, but adapters "
+                       "must be beside every layer (" BT_PEFT_MERGE ")",
                        s->path, s->cfg.L);
     return bt_fail(err, code, "'%.200s': %s", s->path, why.msg);
 }
 
-static bt_code open_as(bt_model_file **out, const char *folder, const bt_peft *p,
-                       const bt_model_cfg *model, bt_text *notes, bt_err *err) {
+static bt_code open_for_model(bt_model_file **out, const char *folder, const bt_peft *p,
+                              const bt_model_cfg *model, bt_text *notes, bt_err *err) {
     bt_model_file *s = calloc(1, sizeof *s);
-    if (!s) return bt_fail(err, BT_NOMEM, "cannot take memory to read '%s'", folder);
+    if (!s) return bt_fail(err, BT_NOMEM, "cannot allocate memory to read '%s'", folder);
     s->arch = BT_ARCH_COUNT;
     s->container = BT_IN_HF;
     s->cfg = *model;
@@ -148,32 +149,32 @@ static bt_code check_peft(const char *folder, const bt_peft *p, const bt_model_c
                           bt_err *err) {
     if (p->rank != model->lora.rank)
         return bt_fail(err, BT_ARG,
-                       "the adapters of '%.200s' have the rank %d, those of this run %d "
-                       "(leave out tune.rank, or give the same)",
+                       "the adapters of '%.200s' have the rank %d, but those of this run %d (leave "
+                       "out tune.rank, or give the same)",
                        folder, p->rank, model->lora.rank);
     if (p->targets != model->lora.targets)
         return bt_fail(err, BT_ARG,
-                       "the adapters of '%.200s' are beside other layers than those of this run "
+                       "the adapters of '%.200s' belong to other layers than those of this run "
                        "(leave out tune.targets, or give the same)",
                        folder);
     BT_TRY(check_dora(folder, p->dora, model, err));
     return check_scale(folder, bt_peft_scale(p), model, err);
 }
 
-/* expected: model whose adapters the folder must have, or NULL. */
+/* model: the model whose adapters the folder must contain, or NULL. */
 static bt_code open_peft_folder(bt_model_file **out, const char *folder, const bt_model_cfg *model,
                                 const bt_model_cfg *expected, const char *base, bt_err *err) {
     bt_text notes = {0};
     bt_model_cfg with = *model;
     bt_peft *p = malloc(sizeof *p);
     bt_code code = p ? bt_peft_read(p, folder, &notes, err)
-                     : bt_fail(err, BT_NOMEM, "cannot take memory to read '%s'", folder);
+                     : bt_fail(err, BT_NOMEM, "cannot allocate memory to read '%s'", folder);
     if (code == BT_OK && expected) code = check_peft(folder, p, expected, err);
     if (code == BT_OK && base) bt_peft_compare_base(p, base, &notes);
     if (code == BT_OK && !expected)
         with.lora = (bt_lora){
             .rank = p->rank, .scale = bt_peft_scale(p), .targets = p->targets, .dora = p->dora};
-    if (code == BT_OK) code = open_as(out, folder, p, &with, &notes, err);
+    if (code == BT_OK) code = open_for_model(out, folder, p, &with, &notes, err);
     free(p);
     bt_text_release(&notes);
     return code;
@@ -189,11 +190,11 @@ static bt_code check_adapter_model(bt_model_file *s, const bt_model_cfg *model, 
                                    bt_err *err) {
     bt_text differences = {0};
     if (!s->cfg.lora.rank)
-        return bt_fail(err, BT_ARG, "tune.adapters: '%.200s' holds no adapters", s->path);
+        return bt_fail(err, BT_ARG, "tune.adapters: '%.200s' contains no adapters", s->path);
     if (s->cfg.lora.rank != model->lora.rank || s->cfg.lora.targets != model->lora.targets)
         return bt_fail(
             err, BT_ARG,
-            "the adapters of '%.200s' have the rank %d, those of this run %d, or are beside "
+            "the adapters of '%.200s' have the rank %d and those of this run %d, or they belong to "
             "other layers (give the same tune.rank and tune.targets, or leave them out)",
             s->path, s->cfg.lora.rank, model->lora.rank);
     BT_TRY(check_dora(s->path, s->cfg.lora.dora, model, err));

@@ -1,4 +1,4 @@
-/* base_weights.c - reads the base tensor by tensor into the format of its model, and hashes it. */
+/* base_weights.c - reads the base tensor by tensor into the format of its model, and computes its hash. */
 #include "engine/tune/base_weights.h"
 
 #include <stdlib.h>
@@ -14,12 +14,11 @@ enum { PIECE = 1 << 20 }; /* elements */
 
 static int64_t to_53_bits(uint64_t h) { return (int64_t)(h >> 11) + 1; }
 
-/* Tensors are read through `x`, a linear layer's as a whole (its scale is a mean), other tensors in whole rows; m
- * NULL: only the hash is computed */
+/* Tensors are read into `x`: linear layers as a whole (for their scale), others in rows. m NULL: only hashes them. */
 typedef struct reading {
     bt_model_file *file;
     bt_model *m;
-    float *x, *scales; /* scales: of the rows or groups of a ternary tensor */
+    float *x, *scales; /* scales: those of the rows or groups of a ternary tensor */
     XXH3_state_t *state;
     uint64_t h;
 } reading;
@@ -40,9 +39,9 @@ static size_t largest_tensor_room(const bt_params *p) {
     return most;
 }
 
-/* range that is contiguous in both the block and the whole tensor: a row of the block, or all of its rows */
+/* A range that is contiguous both in the block and in the whole tensor: one row of the block, or all of its rows. */
 typedef struct block_run {
-    size_t begin, n; /* in the whole tensor */
+    size_t begin, n; /* position and length in the whole tensor */
 } block_run;
 
 static block_run block_row_run(const bt_tensor *t, size_t row) {
@@ -50,7 +49,7 @@ static block_run block_row_run(const bt_tensor *t, size_t row) {
                        t->cols == t->whole_cols ? t->count : t->cols};
 }
 
-/* x contains the whole tensor; moves the block to its beginning. */
+/* Moves the block of the whole tensor in x to the beginning of x. */
 static void cut_block(float *x, const bt_tensor *t) {
     size_t at = 0;
     for (block_run run; at < t->count; at += run.n) {
@@ -59,7 +58,7 @@ static void cut_block(float *x, const bt_tensor *t) {
     }
 }
 
-/* Stores this slice's block of a ternary tensor, which is complete in r->x. */
+/* Stores this slice's block of a ternary tensor, which r->x contains completely. */
 static void store_ternary(reading *r, size_t i, float scale) {
     const bt_tensor *t = &bt_model_base(r->m)->tensors[i];
     const bt_scale_kind kind = bt_model_config(r->m)->scale;
@@ -75,7 +74,7 @@ static void store_ternary(reading *r, size_t i, float scale) {
         bt_model_base_put(r->m, i, 0, t->count, r->x, scale);
 }
 
-/* Stores elements at .. at+n of the whole tensor, which are in r->x. */
+/* Stores elements at .. at+n of the whole tensor, which r->x contains. */
 static void store_block(reading *r, size_t i, uint64_t at, uint64_t n, float scale) {
     const bt_tensor *t = &bt_model_base(r->m)->tensors[i];
     if (t->tern) {
@@ -91,8 +90,7 @@ static void store_block(reading *r, size_t i, uint64_t at, uint64_t n, float sca
     }
 }
 
-/* Stores the part of a tensor that the model has: nothing on another stage of a pipeline, or a copy of a tied
- * embedding. */
+/* Stores the part of a tensor that the model has: none of other stages, except for the copy of a tied embedding. */
 static void store_elements(reading *r, const bt_tensor *t, uint64_t at, uint64_t n, float scale) {
     const bt_params *base = bt_model_base(r->m);
     const bt_tensor *own = bt_params_get(base, t->layer, t->id);
@@ -100,7 +98,7 @@ static void store_elements(reading *r, const bt_tensor *t, uint64_t at, uint64_t
     if (own) store_block(r, (size_t)(own - base->tensors), at, n, scale);
 }
 
-/* f NULL: a norm that the file lacks, with the value one. */
+/* f NULL: the file does not have this norm, whose values then are one. */
 static bt_code read_tensor(reading *r, const bt_tensor *t, const bt_tensor *f, bt_err *err) {
     (void)XXH3_64bits_reset_withSeed(r->state, r->h);
     const uint64_t step = t->linear ? t->count : bt_max_size(PIECE / t->cols, 1) * t->cols;
@@ -117,7 +115,7 @@ static bt_code read_tensor(reading *r, const bt_tensor *t, const bt_tensor *f, b
     return BT_OK;
 }
 
-/* p: tensors of the whole model, so that every rank computes the same hash. */
+/* p: the tensors of the whole model, so that every rank computes the same hash. */
 static bt_code read_table(bt_base_weights *b, bt_model_file *file, bt_model *m, const bt_params *p,
                           bt_err *err) {
     reading r = {.file = file,
@@ -128,7 +126,7 @@ static bt_code read_table(bt_base_weights *b, bt_model_file *file, bt_model *m, 
                  .state = XXH3_createState()};
     bt_code code = r.x && r.scales && r.state
                        ? BT_OK
-                       : bt_fail(err, BT_NOMEM, "cannot take memory to read '%s'", file->path);
+                       : bt_fail(err, BT_NOMEM, "cannot allocate memory to read '%s'", file->path);
     for (size_t i = 0; code == BT_OK && i < p->n; i++) {
         code = read_tensor(&r, &p->tensors[i], bt_params_named(&file->params, p->tensors[i].name),
                            err);
@@ -160,8 +158,8 @@ static bt_code check_base_model(const bt_model *m, bt_model_file *file, bt_text 
     const bt_model_cfg base = bt_params_base(bt_model_config(m));
     if (file->cfg.lora.rank)
         return bt_fail(err, BT_ARG,
-                       "the base '%.200s' holds adapters alone: give the model that they were "
-                       "trained beside, or merge them first (bitrain convert --merge)",
+                       "the base '%.200s' contains only adapters: give the model with which they "
+                       "were trained, or merge them first (bitrain convert --merge)",
                        file->path);
     return bt_init_from_check(file, &base, notes, err);
 }
@@ -201,9 +199,8 @@ int64_t bt_base_weights_of(const bt_ckpt_meta *m) {
 
 bt_code bt_base_weights_check(const bt_base_weights *b, const char *path, bt_err *err) {
     if (!b->hash || !b->trained_on || b->hash == b->trained_on) return BT_OK;
-    return bt_fail(
-        err, BT_ARG,
-        "the adapters were trained beside another base than '%.200s': its weights differ "
-        "(name theirs with tune.base, or --base)",
-        path);
+    return bt_fail(err, BT_ARG,
+                   "the adapters were trained with another base than '%.200s', whose weights "
+                   "differ (give their base with tune.base, or --base)",
+                   path);
 }

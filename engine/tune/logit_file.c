@@ -1,4 +1,4 @@
-/* logit_file.c - writes and reads a teacher's logits by document; all bytes are checked before use. */
+/* logit_file.c - writes and reads a teacher's logits by document; all bytes are checked before they are used. */
 #include "engine/tune/logit_file.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@ typedef struct header {
     char magic[8];
     uint32_t k, V;
     uint64_t tokenizer, n_documents, n_rows;
-    uint64_t hash; /* hash of the header with this field 0, and the index */
+    uint64_t hash; /* hash of the header, in which this field is 0, and of the index */
     uint64_t spare[2];
 } header;
 _Static_assert(sizeof(header) == HEADER_BYTES, "the header has no padding");
@@ -39,10 +39,8 @@ static uint64_t index_hash(const header *h, const entry *index) {
     return XXH3_64bits_withSeed(index, h->n_documents * sizeof *index, seed);
 }
 
-/* ---- documents of a micro-batch ---------------------------------------------------------------- */
-
 typedef struct document {
-    size_t row, n; /* in the micro-batch */
+    size_t row, n; /* position and length in the micro-batch */
 } document;
 
 /* Finds the first document at or after *at; returns false if there is none. */
@@ -58,7 +56,7 @@ static bool next_document(const bt_logit_shape *s, const bt_batch *b, size_t *at
     return true;
 }
 
-static size_t learned_in(const bt_batch *b, const document *d) {
+static size_t count_learned_tokens(const bt_batch *b, const document *d) {
     size_t n = 0;
     for (size_t i = 0; i < d->n; i++) n += b->targets[d->row + i] >= 0;
     return n;
@@ -69,11 +67,9 @@ static uint64_t document_key(const bt_batch *b, const document *d) {
     return XXH3_64bits_withSeed(b->targets + d->row, d->n * sizeof *b->targets, seed);
 }
 
-/* ---- writing ----------------------------------------------------------------------------------- */
-
 struct bt_logit_writer {
     bt_logit_shape shape;
-    FILE *file; /* `part` until the file is complete */
+    FILE *file; /* has the name `part` until the file is complete */
     char path[1024], part[1064];
     header head;
     entry *index;
@@ -91,32 +87,31 @@ static void release_logit_writer(bt_logit_writer *w) {
     free(w);
 }
 
-static bt_code cannot_write(const bt_logit_writer *w, bt_err *err) {
+static bt_code fail_to_write(const bt_logit_writer *w, bt_err *err) {
     return bt_fail(err, BT_IO, "cannot write '%.80s': %s", w->path, strerror(errno));
 }
 
 static bt_code write_logit_bytes(bt_logit_writer *w, const void *data, size_t n, bt_err *err) {
-    return fwrite(data, 1, n, w->file) == n ? BT_OK : cannot_write(w, err);
+    return fwrite(data, 1, n, w->file) == n ? BT_OK : fail_to_write(w, err);
 }
 
-/* Creates the file; its header is written again when its values are known. */
+/* Creates the file. Its header is written again when its values are known. */
 static bt_code open_logit_part(bt_logit_writer *w, bt_err *err) {
     w->file = fopen(w->part, "wbx");
-    return w->file ? write_logit_bytes(w, &w->head, sizeof w->head, err) : cannot_write(w, err);
+    return w->file ? write_logit_bytes(w, &w->head, sizeof w->head, err) : fail_to_write(w, err);
 }
 
 bt_code bt_logit_writer_create(bt_logit_writer **out, const char *path, const bt_logit_shape *s,
                                bt_err *err) {
     *out = NULL;
     if (s->k < 1 || s->k > BT_TOP_MOST || s->k > s->V)
-        return bt_fail(
-            err, BT_ARG,
-            "--top-k %d: of each token so many of its %d logits are kept, at least 1 and "
-            "at most %d",
-            s->k, s->V, s->V < BT_TOP_MOST ? s->V : BT_TOP_MOST);
+        return bt_fail(err, BT_ARG,
+                       "--top-k %d is not possible: it is the number of logits that are stored of "
+                       "the %d of each token, at least 1 and at most %d",
+                       s->k, s->V, s->V < BT_TOP_MOST ? s->V : BT_TOP_MOST);
     const size_t M = (size_t)s->B * (size_t)s->T, k = (size_t)s->k;
     bt_logit_writer *w = calloc(1, sizeof *w);
-    if (!w) return bt_fail(err, BT_NOMEM, "cannot take memory to write '%s'", path);
+    if (!w) return bt_fail(err, BT_NOMEM, "cannot allocate memory to write '%s'", path);
     w->shape = *s;
     w->head = (header){.k = (uint32_t)s->k, .V = (uint32_t)s->V, .tokenizer = s->tokenizer};
     memcpy(w->head.magic, MAGIC, sizeof MAGIC);
@@ -127,11 +122,11 @@ bt_code bt_logit_writer_create(bt_logit_writer **out, const char *path, const bt
     w->packed = calloc(M, row_bytes(w->head.k));
     bt_code code = w->index && w->ids && w->logs && w->packed
                        ? BT_OK
-                       : bt_fail(err, BT_NOMEM, "cannot take memory to write '%s'", path);
+                       : bt_fail(err, BT_NOMEM, "cannot allocate memory to write '%s'", path);
     (void)snprintf(w->path, sizeof w->path, "%s", path);
     (void)snprintf(w->part, sizeof w->part, "%s.part-%ld", w->path, (long)getpid());
     if (code == BT_OK && access(path, F_OK) == 0)
-        code = bt_fail(err, BT_BUSY, "'%.80s' is there already (remove it, or take another name)",
+        code = bt_fail(err, BT_BUSY, "'%.80s' exists already (remove it, or give another path)",
                        path);
     if (code == BT_OK) code = open_logit_part(w, err);
     if (code == BT_OK) {
@@ -150,7 +145,7 @@ static bt_code add_entry(bt_logit_writer *w, uint64_t key, bt_err *err) {
     if (w->head.n_documents == w->room) {
         entry *more = realloc(w->index, 2 * w->room * sizeof *more);
         if (!more)
-            return bt_fail(err, BT_NOMEM, "cannot take memory for %zu documents", 2 * w->room);
+            return bt_fail(err, BT_NOMEM, "cannot allocate memory for %zu documents", 2 * w->room);
         w->index = more;
         w->room *= 2;
     }
@@ -159,7 +154,7 @@ static bt_code add_entry(bt_logit_writer *w, uint64_t key, bt_err *err) {
 }
 
 static bt_code add_document(bt_logit_writer *w, const bt_batch *b, const document *d, bt_err *err) {
-    const size_t k = w->head.k, bytes = row_bytes(w->head.k), n = learned_in(b, d);
+    const size_t k = w->head.k, bytes = row_bytes(w->head.k), n = count_learned_tokens(b, d);
     size_t at = 0;
     if (n == 0) return BT_OK;
     BT_TRY(add_entry(w, document_key(b, d), err));
@@ -192,23 +187,26 @@ static int by_document_key(const void *a, const void *b) {
 static bt_code finish_logit_file(bt_logit_writer *w, bt_err *err) {
     size_t n = 0;
     if (w->head.n_rows == 0)
-        return bt_fail(err, BT_ARG, "the data have no learned token: '%s' would be empty", w->path);
+        return bt_fail(
+            err, BT_ARG,
+            "the data have no learned token, so '%s' would be empty (check the form of the data)",
+            w->path);
     qsort(w->index, w->head.n_documents, sizeof *w->index, by_document_key);
     for (size_t i = 0; i < w->head.n_documents; i++)
         if (i == 0 || w->index[i].key != w->index[n - 1].key) w->index[n++] = w->index[i];
     w->head.n_documents = n;
     w->head.hash = index_hash(&w->head, w->index);
     BT_TRY(write_logit_bytes(w, w->index, n * sizeof *w->index, err));
-    if (fseek(w->file, 0, SEEK_SET) != 0) return cannot_write(w, err);
+    if (fseek(w->file, 0, SEEK_SET) != 0) return fail_to_write(w, err);
     BT_TRY(write_logit_bytes(w, &w->head, sizeof w->head, err));
-    return fflush(w->file) == 0 && fsync(fileno(w->file)) == 0 ? BT_OK : cannot_write(w, err);
+    return fflush(w->file) == 0 && fsync(fileno(w->file)) == 0 ? BT_OK : fail_to_write(w, err);
 }
 
 bt_code bt_logit_writer_close(bt_logit_writer *w, bt_code code, bt_text *notes, bt_err *err) {
     if (!w) return code;
     if (code == BT_OK) code = finish_logit_file(w, err);
-    if (fclose(w->file) != 0 && code == BT_OK) code = cannot_write(w, err);
-    if (code == BT_OK && rename(w->part, w->path) != 0) code = cannot_write(w, err);
+    if (fclose(w->file) != 0 && code == BT_OK) code = fail_to_write(w, err);
+    if (code == BT_OK && rename(w->part, w->path) != 0) code = fail_to_write(w, err);
     if (code != BT_OK)
         (void)unlink(w->part);
     else
@@ -220,8 +218,6 @@ bt_code bt_logit_writer_close(bt_logit_writer *w, bt_code code, bt_text *notes, 
     release_logit_writer(w);
     return code;
 }
-
-/* ---- reading ----------------------------------------------------------------------------------- */
 
 struct bt_logit_file {
     bt_logit_shape shape;
@@ -237,14 +233,16 @@ static bt_code check_size(const bt_logit_file *f, bt_err *err) {
     uint64_t rows, index, all;
     if (memcmp(f->head.magic, MAGIC, sizeof MAGIC) != 0)
         return bt_fail(err, BT_FORMAT,
-                       "tune.logits: '%.80s' is no file of logits (bitrain eval TEACHER --logits "
-                       "FILE writes one)",
+                       "tune.logits: '%.80s' is not a file of logits (bitrain eval TEACHER "
+                       "--logits FILE writes one)",
                        f->path);
     if (f->head.k < 1 || f->head.k > BT_TOP_MOST || f->head.k > f->head.V ||
         __builtin_mul_overflow(f->head.n_rows, row_bytes(f->head.k), &rows) ||
         __builtin_mul_overflow(f->head.n_documents, sizeof(entry), &index) ||
         __builtin_add_overflow(rows + HEADER_BYTES, index, &all) || rows > UINT64_MAX / 2)
-        return bt_fail(err, BT_FORMAT, "tune.logits: the header of '%.80s' is damaged", f->path);
+        return bt_fail(err, BT_FORMAT,
+                       "tune.logits: the header of '%.80s' is damaged (write the file again)",
+                       f->path);
     if (all == f->n_bytes) return BT_OK;
     return bt_fail(err, BT_FORMAT,
                    "tune.logits: '%.80s' is truncated: it has %zu bytes of %" PRIu64
@@ -257,24 +255,27 @@ static bt_code check_index(const bt_logit_file *f, bt_err *err) {
     for (uint64_t i = 0; good && i < f->head.n_documents; i++)
         good = f->index[i].row < f->head.n_rows;
     return good ? BT_OK
-                : bt_fail(err, BT_FORMAT, "tune.logits: the index of '%.80s' is damaged", f->path);
+                : bt_fail(err, BT_FORMAT,
+                          "tune.logits: the index of '%.80s' is damaged (write the file again)",
+                          f->path);
 }
 
 static bt_code check_logit_model(const bt_logit_file *f, bt_err *err) {
     const bt_logit_shape *s = &f->shape;
     if (f->head.V != (uint32_t)s->V)
-        return bt_fail(err, BT_ARG,
-                       "tune.logits: '%.80s' is of a teacher with %u tokens, and this model has %d",
-                       f->path, f->head.V, s->V);
+        return bt_fail(
+            err, BT_ARG,
+            "tune.logits: '%.80s' is from a teacher with %u tokens, but this model has %d", f->path,
+            f->head.V, s->V);
     if (f->head.tokenizer != s->tokenizer)
         return bt_fail(err, BT_ARG,
-                       "tune.logits: the teacher of '%.80s' has another tokenizer than this run: "
-                       "its probabilities are of other tokens",
+                       "tune.logits: the teacher of '%.80s' has another tokenizer than this run, "
+                       "so its probabilities are those of other tokens",
                        f->path);
     if (s->k && f->head.k != (uint32_t)s->k)
         return bt_fail(err, BT_ARG,
-                       "tune.top_k=%d, and '%.80s' has %u logits of each token (leave it out, or "
-                       "write the file with --top-k %d)",
+                       "tune.top_k is %d, but '%.80s' has %u logits of each token (leave it out, "
+                       "or write the file with --top-k %d)",
                        s->k, f->path, f->head.k, s->k);
     return BT_OK;
 }
@@ -291,7 +292,7 @@ static bt_code map_file(bt_logit_file *f, bt_err *err) {
                                           : MAP_FAILED;
     close(fd);
     if (at == MAP_FAILED)
-        return bt_fail(err, BT_FORMAT, "tune.logits: '%.80s' is no file of logits", f->path);
+        return bt_fail(err, BT_FORMAT, "tune.logits: '%.80s' is not a file of logits", f->path);
     f->bytes = at;
     memcpy(&f->head, f->bytes, sizeof f->head);
     return BT_OK;
@@ -301,12 +302,12 @@ bt_code bt_logit_file_open(bt_logit_file **out, const char *path, const bt_logit
                            bt_err *err) {
     *out = NULL;
     bt_logit_file *f = calloc(1, sizeof *f);
-    if (!f) return bt_fail(err, BT_NOMEM, "cannot take memory to read '%s'", path);
+    if (!f) return bt_fail(err, BT_NOMEM, "cannot allocate memory to read '%s'", path);
     f->shape = *s;
     (void)snprintf(f->path, sizeof f->path, "%s", path);
     f->rows = calloc((size_t)s->B * (size_t)s->T, sizeof *f->rows);
     bt_code code = f->rows ? map_file(f, err)
-                           : bt_fail(err, BT_NOMEM, "cannot take memory to read '%s'", path);
+                           : bt_fail(err, BT_NOMEM, "cannot allocate memory to read '%s'", path);
     if (code == BT_OK) code = check_size(f, err);
     if (code == BT_OK) {
         const void *index = f->bytes + HEADER_BYTES + f->head.n_rows * row_bytes(f->head.k);
@@ -328,8 +329,8 @@ const bt_top_row *bt_logit_file_rows(const bt_logit_file *f, int *k) {
 
 uint64_t bt_logit_file_hash(const bt_logit_file *f) { return f->head.hash; }
 
-/* Ids beyond the vocabulary would be written outside of the logits: the file is damaged. */
-static bool is_row(const bt_logit_file *f, const uint32_t *ids) {
+/* Returns false if the file is damaged: ids beyond the vocabulary would be written outside of the logits. */
+static bool has_valid_ids(const bt_logit_file *f, const uint32_t *ids) {
     for (uint32_t i = 0; i < f->head.k; i++)
         if (ids[i] >= f->head.V) return false;
     return true;
@@ -341,7 +342,7 @@ bt_code bt_logit_file_batch(void *file, const bt_batch *b, bt_err *err) {
     document d;
     memset(f->rows, 0, M * sizeof *f->rows);
     for (size_t at = 0; next_document(&f->shape, b, &at, &d);) {
-        const size_t n = learned_in(b, &d);
+        const size_t n = count_learned_tokens(b, &d);
         const entry want = {.key = document_key(b, &d)};
         uint64_t low = 0, high = f->head.n_documents;
         if (n == 0) continue;
@@ -353,11 +354,12 @@ bt_code bt_logit_file_batch(void *file, const bt_batch *b, bt_err *err) {
                 high = mid;
         }
         if (low == f->head.n_documents || f->index[low].key != want.key)
-            return bt_fail(err, BT_ARG,
-                           "tune.logits: '%.80s' has no document of these %zu tokens: it was "
-                           "written from other data, another template, or other sequences (write "
-                           "it from the data of this run, with its model.seq_len)",
-                           f->path, d.n);
+            return bt_fail(
+                err, BT_ARG,
+                "tune.logits: '%.80s' does not contain a document of this run with %zu tokens: it "
+                "was written from other data, with another template, or with other sequences "
+                "(write it from the data of this run, with its model.seq_len)",
+                f->path, d.n);
         if (f->index[low].row + n > f->head.n_rows)
             return bt_fail(err, BT_FORMAT, "tune.logits: '%.80s' is damaged", f->path);
         const uint8_t *row = f->bytes + HEADER_BYTES + f->index[low].row * bytes;
@@ -365,10 +367,10 @@ bt_code bt_logit_file_batch(void *file, const bt_batch *b, bt_err *err) {
             if (b->targets[i] < 0) continue;
             const void *ids = row, *logs = row + f->head.k * sizeof(uint32_t);
             f->rows[i] = (bt_top_row){ids, logs};
-            if (!is_row(f, ids))
+            if (!has_valid_ids(f, ids))
                 return bt_fail(err, BT_FORMAT,
-                               "tune.logits: '%.80s' is damaged: it names tokens beyond the "
-                               "vocabulary",
+                               "tune.logits: '%.80s' is damaged: it contains tokens beyond the "
+                               "vocabulary (write it again)",
                                f->path);
             row += bytes;
         }

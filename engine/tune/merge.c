@@ -15,9 +15,10 @@ typedef struct merged {
     bt_merge_kind kind;
     float *w; /* the merged tensor `at`; SIZE_MAX: none yet */
     size_t at;
-    float **scales; /* [params.n][scales of the tensor] of the codes; NULL: not known yet */
+    float *
+        *scales; /* [params.n][scales of the tensor] scales of the codes; NULL: not computed yet */
     uint64_t *changed_codes,
-        *codes; /* [params.n] number of changed codes, of all codes, in tensors that have been read */
+        *codes; /* [params.n] number of changed codes, and of all codes, in the tensors that have been read */
     bool ternary;        /* the base */
     bt_scale_kind scale; /* its scales */
     size_t n;            /* number of its tensors */
@@ -42,11 +43,10 @@ static bt_code read_adapter(bt_model_file *adapters, const bt_tensor *t, bt_para
     if (!a) return BT_OK;
     *rank = id == bt_adapter_a(t->id) ? a->rows : a->cols;
     *out = malloc(a->count * sizeof **out);
-    if (!*out) return bt_fail(err, BT_NOMEM, "cannot take memory to merge '%s'", t->name);
+    if (!*out) return bt_fail(err, BT_NOMEM, "cannot allocate memory to merge '%s'", t->name);
     return bt_model_file_read(adapters, (size_t)(a - p->tensors), 0, a->count, *out, err);
 }
 
-/* Computes w += scale B A. */
 static void add_adapter_product(const merged *m, const bt_tensor *t, const float *a, const float *b,
                                 size_t rank, double scale) {
     for (size_t n = 0; n < t->rows; n++)
@@ -62,7 +62,7 @@ static bt_code add_adapter_part(const merged *m, const bt_tensor *t, const bt_ad
     size_t rank = 0;
     bt_code code = read_adapter(p->adapters, t, bt_adapter_a(t->id), &a, &rank, err);
     if (code == BT_OK) code = read_adapter(p->adapters, t, bt_adapter_b(t->id), &b, &rank, err);
-    if (code == BT_OK && a) /* weight and alpha / rank */
+    if (code == BT_OK && a) /* weight times alpha / rank */
         add_adapter_product(m, t, a, b, rank, p->weight * p->adapters->cfg.lora.scale);
     free(a);
     free(b);
@@ -108,16 +108,17 @@ static bt_code adapt(bt_model_file *s, const merged *m, size_t i, bool latent, b
     return code;
 }
 
-/* Rounds like bt_op_tern_codes; inv: 1 / scale. */
-static float code_of(float x, float inv) { return fminf(fmaxf(rintf(x * inv), -1.0f), 1.0f); }
+/* Rounds like bt_op_tern_codes. inv: 1 / scale. */
+static float quantise_weight(float x, float inv) {
+    return fminf(fmaxf(rintf(x * inv), -1.0f), 1.0f);
+}
 
-/* Computes codes of n weights with one scale g, which becomes that of the codes, as weights from which absmean gives
- * both again. */
+/* Quantises n weights with one scale g, which is updated, to weights from which absmean gives the same codes and g. */
 static void requantise(float *w, size_t n, bt_merge_kind kind, float *g) {
     double along = 0;
     uint64_t some = 0;
     for (size_t k = 0; k < n; k++) {
-        const float c = code_of(w[k], 1 / *g);
+        const float c = quantise_weight(w[k], 1 / *g);
         along += (double)w[k] * (double)c;
         some += c != 0;
         w[k] = c;
@@ -139,7 +140,7 @@ static void measure_scales(const merged *m, const bt_tensor *t, float *scales) {
         scales[0] = bt_absmean(t, m->w);
 }
 
-/* Adds the adapters to codes and scales of the base; *before receives the codes. */
+/* Adds the adapters to codes and scales of the base. before: receives the codes of the base. */
 static bt_code merge_codes(bt_model_file *s, const merged *m, size_t i, float *scales,
                            int8_t *before, bt_err *err) {
     const bt_tensor *t = &s->params.tensors[i];
@@ -147,7 +148,7 @@ static bt_code merge_codes(bt_model_file *s, const merged *m, size_t i, float *s
     measure_scales(m, t, scales);
     for (size_t k = 0; k < t->count; k++) {
         const float g = scales[k / each];
-        before[k] = (int8_t)code_of(m->w[k], 1 / g);
+        before[k] = (int8_t)quantise_weight(m->w[k], 1 / g);
         if (m->kind != BT_MERGE_LATENT || m->part[0].adapters->cfg.lora.dora)
             m->w[k] = g * (float)before[k];
     }
@@ -157,7 +158,7 @@ static bt_code merge_codes(bt_model_file *s, const merged *m, size_t i, float *s
     return BT_OK;
 }
 
-/* now: memory for the scales of the merged weights, by which their readers quantise */
+/* now: memory for the scales of the merged weights, with which their readers quantise. */
 static uint64_t count_changed_codes(const merged *m, const bt_tensor *t, const float *scales,
                                     float *now, const int8_t *before) {
     const size_t n = count_merged_scales(m, t), each = t->count / n;
@@ -167,7 +168,7 @@ static uint64_t count_changed_codes(const merged *m, const bt_tensor *t, const f
     else
         measure_scales(m, t, now);
     for (size_t k = 0; k < t->count; k++)
-        changed += (int8_t)code_of(m->w[k], 1 / now[k / each]) != before[k];
+        changed += (int8_t)quantise_weight(m->w[k], 1 / now[k / each]) != before[k];
     return changed;
 }
 
@@ -179,7 +180,7 @@ static bt_code merge_ternary(bt_model_file *s, merged *m, size_t i, bt_err *err)
     if (!scales) scales = m->scales[i] = malloc(n * sizeof *scales);
     bt_code code = scales && now && before
                        ? merge_codes(s, m, i, scales, before, err)
-                       : bt_fail(err, BT_NOMEM, "cannot take memory to merge '%s'", t->name);
+                       : bt_fail(err, BT_NOMEM, "cannot allocate memory to merge '%s'", t->name);
     if (code == BT_OK) {
         m->changed_codes[i] = count_changed_codes(m, t, scales, now, before);
         m->codes[i] = t->count;
@@ -194,7 +195,7 @@ static bt_code load_merged_tensor(bt_model_file *s, merged *m, size_t i, bt_err 
     m->at = SIZE_MAX;
     free(m->w);
     m->w = malloc(t->count * sizeof *m->w);
-    if (!m->w) return bt_fail(err, BT_NOMEM, "cannot take memory to merge '%s'", t->name);
+    if (!m->w) return bt_fail(err, BT_NOMEM, "cannot allocate memory to merge '%s'", t->name);
     bt_code code = bt_model_file_read_own(s, i, 0, t->count, m->w, err);
     if (code == BT_OK) code = m->ternary ? merge_ternary(s, m, i, err) : adapt(s, m, i, false, err);
     if (code == BT_OK) m->at = i;
@@ -222,11 +223,11 @@ static bt_code merged_scale(void *ctx, bt_model_file *s, size_t i, float *scale,
 
 static bt_code check_merge(const bt_model_file *s, bt_merge_kind kind, bt_err *err) {
     if (s->cfg.lora.rank)
-        return bt_fail(err, BT_ARG, "'%.200s' holds adapters and cannot be a base", s->path);
+        return bt_fail(err, BT_ARG, "'%.200s' contains adapters and cannot be a base", s->path);
     if (s->cfg.linear == BT_LIN_BITNET1)
-        return bt_fail(err, BT_UNSUPPORTED,
-                       "adapters of a model with binary weights (model.linear=bitnet1) are not "
-                       "merged");
+        return bt_fail(
+            err, BT_UNSUPPORTED,
+            "adapters of a model with binary weights (model.linear=bitnet1) cannot be merged");
     if (s->cfg.linear == BT_LIN_DENSE && kind != BT_MERGE_DENSE)
         return bt_fail(err, BT_ARG,
                        "'%.200s' is a dense model, which has no codes (use --merge dense)",
@@ -234,8 +235,8 @@ static bt_code check_merge(const bt_model_file *s, bt_merge_kind kind, bt_err *e
     return BT_OK;
 }
 
-/* Changes the model to the same tensors in dense layers. */
-static bt_code become_dense(bt_model_file *s, bt_err *err) {
+/* Changes the model to dense layers with the same tensors. */
+static bt_code convert_to_dense(bt_model_file *s, bt_err *err) {
     s->cfg.linear = BT_LIN_DENSE;
     s->cfg.scale = BT_SCALE_TENSOR;
     bt_params_release(&s->params);
@@ -247,7 +248,7 @@ static bt_code create_merged_view(bt_model_file *s, const bt_adapter_part *parts
     merged *m = calloc(1, sizeof *m);
     if (!m) {
         bt_adapter_parts_close(parts, n_parts);
-        return bt_fail(err, BT_NOMEM, "cannot take memory to merge adapters");
+        return bt_fail(err, BT_NOMEM, "cannot allocate memory to merge adapters");
     }
     const size_t n = s->params.n;
     *m = (merged){.n_parts = n_parts,
@@ -263,8 +264,8 @@ static bt_code create_merged_view(bt_model_file *s, const bt_adapter_part *parts
     s->view = (bt_model_view){
         .ctx = m, .read = read_merged, .scale = merged_scale, .release = release_merged};
     if (!m->scales || !m->changed_codes || !m->codes)
-        return bt_fail(err, BT_NOMEM, "cannot take memory to merge adapters");
-    return kind == BT_MERGE_DENSE && m->ternary ? become_dense(s, err) : BT_OK;
+        return bt_fail(err, BT_NOMEM, "cannot allocate memory to merge adapters");
+    return kind == BT_MERGE_DENSE && m->ternary ? convert_to_dense(s, err) : BT_OK;
 }
 
 bt_code bt_merge_open(bt_model_file **out, const bt_adapter_part *parts, size_t n, const char *base,

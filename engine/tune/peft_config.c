@@ -31,7 +31,7 @@ static const char *const used[] = {"peft_type",
                                    "init_lora_weights",
                                    NULL};
 
-/* keys that concern only training, or list the modules with adapters, which the weights' file contains */
+/* Keys that concern only training, or list the modules with adapters, which the file with the weights contains. */
 static const char *const harmless[] = {
     "peft_version",        "revision",          "inference_mode",
     "auto_mapping",        "target_modules",    "exclude_modules",
@@ -40,7 +40,7 @@ static const char *const harmless[] = {
     "megatron_core",       "megatron_config",   "runtime_config",
     "ensure_weight_tying", "qalora_group_size", NULL};
 
-/* keys with which PEFT computes something else */
+/* Keys with which PEFT computes something else. */
 static const char *const unsupported[] = {"modules_to_save",
                                           "use_qalora",
                                           "use_bdlora",
@@ -55,7 +55,7 @@ static const char *const unsupported[] = {"modules_to_save",
                                           "arrow_config",
                                           NULL};
 
-static bool is_off(const json_t *v) {
+static bool is_disabled(const json_t *v) {
     return !v || json_is_null(v) || json_is_false(v) ||
            (json_is_number(v) && json_number_value(v) == 0) ||
            (json_is_string(v) && json_string_length(v) == 0) ||
@@ -68,23 +68,21 @@ static bool is_json_word(const json_t *v, const char *word) {
     return s && strcmp(s, word) == 0;
 }
 
-/* ---- keys -------------------------------------------------------------------------------------- */
-
 static bt_code refuse_key(json_t *o, const char *key, bt_err *err) {
     char *value = json_dumps(json_object_get(o, key), JSON_ENCODE_ANY | JSON_COMPACT);
-    bt_code code = bt_fail(err, BT_UNSUPPORTED,
-                           "'%s' is %.60s: adapters here are plain low-rank ones (" BT_PEFT_MERGE
-                           ")",
-                           key, value ? value : "set");
+    bt_code code =
+        bt_fail(err, BT_UNSUPPORTED,
+                "'%s' is %.60s, but only plain low-rank adapters are supported (" BT_PEFT_MERGE ")",
+                key, value ? value : "set");
     free(value);
     return code;
 }
 
-/* True for initialisations that do not change the base; all others (pissa, olora, corda, loftq, ...) subtract the
- * initial adapters from it, which PEFT repeats when it loads them. */
+/* Returns true for initialisations that do not change the base. All others (pissa, olora, corda, loftq, ...) subtract
+ * the initial adapters from it, which PEFT repeats when it loads them. */
 static bool keeps_base(const json_t *init) {
     static const char *const words[] = {"gaussian", "eva", "orthogonal", NULL};
-    return is_off(init) || json_is_true(init) ||
+    return is_disabled(init) || json_is_true(init) ||
            (json_is_string(init) && bt_key_in(words, json_string_value(init)));
 }
 
@@ -95,13 +93,15 @@ static bt_code check_peft_keys(json_t *o, bt_text *notes, bt_err *err) {
     json_t *v;
     if (!is_json_word(json_object_get(o, "peft_type"), "LORA"))
         return bt_fail(err, BT_UNSUPPORTED, "'peft_type' is not LORA");
-    if (!is_off(task) && !is_json_word(task, "CAUSAL_LM")) return refuse_key(o, "task_type", err);
-    if (!is_off(json_object_get(o, "bias")) && !is_json_word(json_object_get(o, "bias"), "none"))
+    if (!is_disabled(task) && !is_json_word(task, "CAUSAL_LM"))
+        return refuse_key(o, "task_type", err);
+    if (!is_disabled(json_object_get(o, "bias")) &&
+        !is_json_word(json_object_get(o, "bias"), "none"))
         return refuse_key(o, "bias", err);
     if (!keeps_base(json_object_get(o, "init_lora_weights")))
         return refuse_key(o, "init_lora_weights", err);
     json_object_foreach(o, key, v) {
-        if (is_off(v) || bt_key_in(used, key) || bt_key_in(harmless, key)) continue;
+        if (is_disabled(v) || bt_key_in(used, key) || bt_key_in(harmless, key)) continue;
         if (bt_key_in(unsupported, key)) return refuse_key(o, key, err);
         bt_unread_add_key(&unread, NULL, key);
     }
@@ -112,26 +112,25 @@ static bt_code check_peft_keys(json_t *o, bt_text *notes, bt_err *err) {
     return BT_OK;
 }
 
-/* PEFT matches (.*\.)?(KEY)$ as a regular expression. Names of modules and their tails are matched here; a key with
- * other signs is refused. */
+/* PEFT matches (.*\.)?(KEY)$ as a regular expression. Only the name of a module or the end of one is supported. */
 static bt_code check_pattern_key(const char *pattern, const char *key, bt_err *err) {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
     if (key[0] && key[strspn(key, plain)] == '\0' && strlen(key) < 128) return BT_OK;
     return bt_fail(err, BT_UNSUPPORTED,
-                   "'%s' has the key '%.60s', which is no name of a module or the end of one",
+                   "'%s' has the key '%.60s', which is not the name of a module or the end of one",
                    pattern, key);
 }
 
 static bt_code read_alpha_pattern(bt_peft *p, json_t *o, bt_err *err) {
     json_t *pattern = json_object_get(o, "alpha_pattern"), *v;
     const char *key;
-    if (is_off(pattern)) return BT_OK;
+    if (is_disabled(pattern)) return BT_OK;
     if (!json_is_object(pattern)) return refuse_key(o, "alpha_pattern", err);
     json_object_foreach(pattern, key, v) {
         BT_TRY(check_pattern_key("alpha_pattern", key, err));
         if (!json_is_number(v) || p->n_patterns == BT_PEFT_PATTERNS)
             return bt_fail(err, BT_UNSUPPORTED,
-                           "'alpha_pattern' has more than %d entries, or one that is no number",
+                           "'alpha_pattern' has more than %d entries, or one that is not a number",
                            (int)BT_PEFT_PATTERNS);
         (void)snprintf(p->pattern[p->n_patterns].module, sizeof p->pattern[0].module, "%s", key);
         p->pattern[p->n_patterns++].alpha = json_number_value(v);
@@ -139,16 +138,15 @@ static bt_code read_alpha_pattern(bt_peft *p, json_t *o, bt_err *err) {
     return BT_OK;
 }
 
-/* All adapters of a model here have the same rank. */
 static bt_code check_rank_pattern(json_t *o, int rank, bt_err *err) {
     json_t *pattern = json_object_get(o, "rank_pattern"), *v;
     const char *key;
-    if (is_off(pattern)) return BT_OK;
+    if (is_disabled(pattern)) return BT_OK;
     json_object_foreach(pattern, key, v) {
         if (!json_is_number(v) || json_number_value(v) != rank)
             return bt_fail(err, BT_UNSUPPORTED,
-                           "'rank_pattern' gives '%.60s' another rank than %d (r): adapters here "
-                           "have one rank",
+                           "'rank_pattern' gives '%.60s' another rank than %d (r), but all "
+                           "adapters must have the same rank",
                            key, rank);
     }
     return json_is_object(pattern) ? BT_OK : refuse_key(o, "rank_pattern", err);
@@ -158,26 +156,24 @@ static bt_code read_peft_object(bt_peft *p, json_t *o, bt_text *notes, bt_err *e
     json_t *r = json_object_get(o, "r"), *alpha = json_object_get(o, "lora_alpha");
     BT_TRY(check_peft_keys(o, notes, err));
     if (!json_is_integer(r) || json_integer_value(r) < 1 || json_integer_value(r) > 1 << 20)
-        return bt_fail(err, BT_FORMAT, "it names no rank (r)");
+        return bt_fail(err, BT_FORMAT, "it does not contain the rank (r)");
     p->rank = (int)json_integer_value(r);
     p->alpha = json_is_number(alpha) ? json_number_value(alpha) : 8; /* PEFT's default */
     const json_t *dropout = json_object_get(o, "lora_dropout");
     p->dropout = json_number_value(dropout);
-    if (!is_off(dropout) && !(p->dropout > 0 && p->dropout < 1))
-        return bt_fail(err, BT_FORMAT, "'lora_dropout' is no probability");
+    if (!is_disabled(dropout) && !(p->dropout > 0 && p->dropout < 1))
+        return bt_fail(err, BT_FORMAT, "'lora_dropout' is not a probability");
     p->rslora = json_is_true(json_object_get(o, "use_rslora"));
     p->dora = json_is_true(json_object_get(o, "use_dora"));
-    if (!p->dora && !is_off(json_object_get(o, "use_dora")))
-        return bt_fail(err, BT_FORMAT, "'use_dora' is neither true nor false");
-    p->some_layers = !is_off(json_object_get(o, "layers_to_transform")) ||
+    if (!p->dora && !is_disabled(json_object_get(o, "use_dora")))
+        return bt_fail(err, BT_FORMAT, "'use_dora' is not true or false");
+    p->some_layers = !is_disabled(json_object_get(o, "layers_to_transform")) ||
                      json_is_integer(json_object_get(o, "layers_to_transform"));
     const char *base = json_string_value(json_object_get(o, "base_model_name_or_path"));
     (void)snprintf(p->base, sizeof p->base, "%s", base ? base : "");
     BT_TRY(check_rank_pattern(o, p->rank, err));
     return read_alpha_pattern(p, o, err);
 }
-
-/* ---- the folder -------------------------------------------------------------------------------- */
 
 static bt_code read_peft_config(bt_peft *p, const char *folder, bt_text *notes, bt_err *err) {
     char path[4400], *text = NULL;
@@ -193,7 +189,7 @@ static bt_code read_peft_config(bt_peft *p, const char *folder, bt_text *notes, 
     return code == BT_OK ? BT_OK : bt_fail(err, code, "'%s': %s", path, why.msg);
 }
 
-/* Finds a tensor such as "….v_proj.lora_A.weight". */
+/* Returns true if there is a tensor such as "….v_proj.lora_A.weight". */
 static bool has_adapter(const bt_stored_list *l, const char *layer) {
     char tail[64];
     const size_t n = (size_t)snprintf(tail, sizeof tail, ".%s.lora_A.weight", layer);
@@ -204,7 +200,7 @@ static bool has_adapter(const bt_stored_list *l, const char *layer) {
     return false;
 }
 
-/* Refuses an adapter beside a module that the models here lack, such as lm_head or an embedding. */
+/* Refuses an adapter beside a module that the supported models do not have, such as lm_head or an embedding. */
 static bt_code check_modules(const bt_stored_list *l, const char *path, bt_err *err) {
     static const char *const tails[] = {".lora_A.weight", ".lora_embedding_A"};
     for (size_t i = 0; i < 2 * l->n; i++) {
@@ -221,8 +217,8 @@ static bt_code check_modules(const bt_stored_list *l, const char *path, bt_err *
         }
         if (!known)
             return bt_fail(err, BT_UNSUPPORTED,
-                           "'%.200s' has an adapter beside '%.*s': adapters here are beside the "
-                           "layers of attention and feed-forward (" BT_PEFT_MERGE ")",
+                           "'%.200s' has an adapter for '%.*s', but only adapters for the layers "
+                           "of attention and feed-forward are supported (" BT_PEFT_MERGE ")",
                            path, n < 80 ? n : 80, name + begin);
     }
     return BT_OK;
@@ -253,7 +249,7 @@ static bt_code find_targets(bt_peft *p, const char *folder, bt_err *err) {
     bt_stored_release(&l);
     if (code == BT_OK && !p->targets)
         code = bt_fail(err, BT_UNSUPPORTED,
-                       "'%s' has adapters for none of the layers that models here have", path);
+                       "'%s' has no adapter for a layer of attention or feed-forward", path);
     return code;
 }
 
@@ -275,27 +271,24 @@ bt_code bt_peft_read(bt_peft *out, const char *folder, bt_text *notes, bt_err *e
     return find_targets(out, folder, err);
 }
 
-/* ---- scales ------------------------------------------------------------------------------------ */
-
-static double scale_by(const bt_peft *p, double alpha) {
+static double scale_of_alpha(const bt_peft *p, double alpha) {
     return alpha / (p->rslora ? sqrt((double)p->rank) : (double)p->rank);
 }
 
-double bt_peft_scale(const bt_peft *p) { return scale_by(p, p->alpha); }
+double bt_peft_scale(const bt_peft *p) { return scale_of_alpha(p, p->alpha); }
 
 double bt_peft_scale_of(const bt_peft *p, const char *module) {
     const size_t n = strlen(module);
-    for (size_t i = 0; i < p->n_patterns; i++) { /* the first one that fits, as in PEFT */
+    for (size_t i = 0; i < p->n_patterns; i++) { /* the first one that matches, as in PEFT */
         const char *key = p->pattern[i].module;
         const size_t k = strlen(key);
         if (k <= n && strcmp(module + n - k, key) == 0 && (k == n || module[n - k - 1] == '.'))
-            return scale_by(p, p->pattern[i].alpha);
+            return scale_of_alpha(p, p->pattern[i].alpha);
     }
     return bt_peft_scale(p);
 }
 
-/* Returns the last component of a path, or of "owner/name". */
-static void last_of(char out[256], const char *path) {
+static void last_component(char out[256], const char *path) {
     size_t end = strlen(path);
     while (end > 1 && path[end - 1] == '/') end--;
     size_t begin = end;
@@ -306,8 +299,8 @@ static void last_of(char out[256], const char *path) {
 void bt_peft_compare_base(const bt_peft *p, const char *path, bt_text *notes) {
     char theirs[256], ours[256];
     if (!p->base[0]) return;
-    last_of(theirs, p->base);
-    last_of(ours, path);
+    last_component(theirs, p->base);
+    last_component(ours, path);
     if (strcmp(theirs, ours) != 0)
         bt_text_printf(notes,
                        BT_PEFT_CONFIG

@@ -11,9 +11,9 @@
 
 #define BT_PEFT_CONFIG "adapter_config.json"
 #define BT_PEFT_WEIGHTS "adapter_model.safetensors"
-/* end of the names of the magnitudes of DoRA; in files of earlier versions ".weight" follows */
+/* The end of the names of DoRA's magnitudes; in files of earlier versions ".weight" follows. */
 #define BT_PEFT_MAGNITUDES ".lora_magnitude_vector"
-/* the remedy for adapters that cannot be read here */
+/* The remedy for adapters that cannot be read. */
 #define BT_PEFT_MERGE \
     "merge them into the base with PEFT's merge_and_unload, and use the folder that it saves"
 
@@ -23,10 +23,10 @@ typedef struct bt_peft {
     int rank;
     double alpha, dropout;
     bool rslora, dora;
-    unsigned targets;  /* BT_LORA_*: the layers that have adapters in the weights' file */
+    unsigned targets;  /* BT_LORA_*: the layers that have adapters in the file with the weights */
     bool some_layers;  /* layers_to_transform is set */
     char base[1024];   /* base_model_name_or_path; "": not given */
-    size_t n_patterns; /* alpha_pattern: modules with an alpha of their own */
+    size_t n_patterns; /* alpha_pattern: modules that have their own alpha */
     struct {
         char module[128];
         double alpha;
@@ -35,12 +35,12 @@ typedef struct bt_peft {
 
 /* Returns true if the folder has an adapter_config.json, no whole model, and is not a bitrain checkpoint. */
 bool bt_peft_is(const char *folder);
-/* notes (may be NULL): one line each. BT_UNSUPPORTED names the key. */
+/* notes (may be NULL) receives one line for each property that the user should check. BT_UNSUPPORTED names the key. */
 bt_code bt_peft_read(bt_peft *out, const char *folder, bt_text *notes, bt_err *err) BT_MUST_CHECK;
-/* Return the factor of B A of all modules, and of one: "model.layers.3.self_attn.q_proj". */
+/* Return the factor of B A for all modules, and for one, such as "model.layers.3.self_attn.q_proj". */
 double bt_peft_scale(const bt_peft *p);
 double bt_peft_scale_of(const bt_peft *p, const char *module);
-/* Adds a note if the configuration names another base than the one at `path` (by its last component). */
+/* Adds a note if the configuration names another base than the one at `path`; compares only the last components. */
 void bt_peft_compare_base(const bt_peft *p, const char *path, bt_text *notes);
 
 #endif

@@ -1,4 +1,4 @@
-/* peft_write.c - adapter_config.json and adapter_model.safetensors. */
+/* peft_write.c - writes adapter_config.json and adapter_model.safetensors. */
 #include "engine/tune/peft_write.h"
 
 #include <errno.h>
@@ -33,7 +33,7 @@ static int by_peft_name(const void *a, const void *b, void *ctx) {
     return strcmp(x, y);
 }
 
-/* The training's dropout, with which PEFT continues; 0 for adapters that are not those of one training. */
+/* Reads the dropout of the training, with which PEFT continues; 0 for adapters that are not those of one training. */
 static bt_code read_dropout(const bt_model_file *s, double *dropout, bt_err *err) {
     static bt_run_cfg cfg;
     *dropout = 0;
@@ -53,7 +53,7 @@ static void put_peft_config(const bt_model_file *s, const char *base, double dro
     bt_json_str(&j, "task_type", "CAUSAL_LM");
     bt_json_str(&j, "base_model_name_or_path", base);
     bt_json_int(&j, "r", l->rank);
-    bt_json_num(&j, "lora_alpha", l->scale * l->rank); /* rsLoRA's factor is in it */
+    bt_json_num(&j, "lora_alpha", l->scale * l->rank); /* contains the factor of rsLoRA */
     bt_json_num(&j, "lora_dropout", dropout);
     bt_json_str(&j, "bias", "none");
     bt_json_bool(&j, "use_rslora", false);
@@ -101,7 +101,7 @@ static bt_code put_tensors(bt_model_file *s, const size_t *order, const bt_out_f
     for (size_t k = 0; k < s->params.n; k++) {
         const size_t count = s->params.tensors[order[k]].count;
         float *x = malloc(count * sizeof *x);
-        if (!x) return bt_fail(err, BT_NOMEM, "cannot take memory to write '%s'", f->path);
+        if (!x) return bt_fail(err, BT_NOMEM, "cannot allocate memory to write '%s'", f->path);
         bt_code code = bt_model_file_read(s, order[k], 0, count, x, err);
         if (code == BT_OK) code = bt_out_put(f, x, count * sizeof *x, at, err);
         free(x);
@@ -125,7 +125,7 @@ static bt_code write_weights(bt_model_file *s, const char *path, int64_t *bytes,
     }
     for (int i = 0; i < 8; i++) head[i] = (unsigned char)((uint64_t)header.len >> 8 * i);
     bt_code code = !order || header.failed
-                       ? bt_fail(err, BT_NOMEM, "cannot take memory for a header")
+                       ? bt_fail(err, BT_NOMEM, "cannot allocate memory for a header")
                        : bt_out_open(&f, path, 8 + header.len + data, err);
     if (code == BT_OK) code = bt_out_put(&f, head, 8, 0, err);
     if (code == BT_OK) code = bt_out_put(&f, header.data, header.len, 8, err);
@@ -144,7 +144,7 @@ static bt_code write_folder(bt_model_file *s, const char *folder, const char *ba
     BT_TRY(read_dropout(s, &dropout, err));
     put_peft_config(s, base, dropout, &text);
     (void)snprintf(path, sizeof path, "%s/%s", folder, BT_PEFT_CONFIG);
-    bt_code code = text.failed ? bt_fail(err, BT_NOMEM, "cannot take memory for '%s'", path)
+    bt_code code = text.failed ? bt_fail(err, BT_NOMEM, "cannot allocate memory for '%s'", path)
                                : bt_file_replace(path, bt_text_str(&text), text.len, err);
     *bytes = (int64_t)text.len;
     bt_text_release(&text);
@@ -169,11 +169,10 @@ bt_code bt_peft_write(bt_model_file *s, const char *dest, const char *base, bt_t
     plain.lora = (bt_lora){0};
     BT_TRY(bt_arch_of_model(&arch, &plain, err));
     if (bt_arch_at(arch)->joined)
-        return bt_fail(
-            err, BT_UNSUPPORTED,
-            "%s joins q, k and v in one layer, for which PEFT has other adapters (merge these "
-            "into their base: --merge dense)",
-            bt_arch_at(arch)->hf_class);
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "%s joins q, k and v in one layer, for which PEFT has other adapters (merge "
+                       "the adapters into their base: --merge dense)",
+                       bt_arch_at(arch)->hf_class);
     BT_TRY(bt_out_prepare(dest, part, err));
     if (mkdir(part, 0777) != 0)
         return bt_fail_errno(err, BT_IO, errno, "cannot create the folder '%s'", part);

@@ -12,14 +12,15 @@ static bt_code check_teacher_model(const bt_model_file *f, const bt_model_setup 
                                    const bt_tokenizer *own, bt_err *err) {
     if (f->cfg.V != student->cfg.V)
         return bt_fail(err, BT_ARG,
-                       "tune.teacher: '%.200s' has %d tokens, this model %d: a student learns from "
-                       "a teacher of the same vocabulary",
+                       "tune.teacher: '%.200s' has %d tokens, but this model %d: a student can "
+                       "learn only from a teacher with the same vocabulary",
                        f->path, f->cfg.V, student->cfg.V);
     if (f->tokenizer && bt_tokenizer_hash(f->tokenizer) != bt_tokenizer_hash(own))
-        return bt_fail(err, BT_ARG,
-                       "tune.teacher: '%.200s' has another tokenizer than this run: its "
-                       "probabilities are of other tokens (use a teacher with the same tokenizer)",
-                       f->path);
+        return bt_fail(
+            err, BT_ARG,
+            "tune.teacher: '%.200s' has another tokenizer than this run, so its probabilities are "
+            "those of other tokens (use a teacher with the same tokenizer)",
+            f->path);
     return BT_OK;
 }
 
@@ -29,7 +30,8 @@ static bt_code load_teacher(bt_teacher *t, const char *path, const bt_run_cfg *c
     bt_model_file *file = NULL;
     bt_base_weights weights = {0};
     bt_model_cfg shape;
-    const size_t widest = bt_tune_widest(c); /* for which the tensor-parallel group was prepared */
+    const size_t widest =
+        bt_tune_widest(c); /* the width for which the tensor-parallel group was prepared */
     bt_code code = bt_model_file_open(&file, path, err);
     if (code == BT_OK) code = check_teacher_model(file, student, tokenizer, err);
     if (code == BT_OK) shape = file->cfg;
@@ -37,15 +39,15 @@ static bt_code load_teacher(bt_teacher *t, const char *path, const bt_run_cfg *c
     BT_TRY(code);
     if (shape.lora.rank)
         return bt_fail(err, BT_ARG,
-                       "tune.teacher: '%.200s' holds adapters alone (merge them first: bitrain "
+                       "tune.teacher: '%.200s' contains only adapters (merge them first: bitrain "
                        "convert --merge)",
                        path);
     BT_TRY(bt_tune_relation_check(&c->tune, &shape, "the teacher", err));
     const bt_model_setup s = bt_tune_teacher_setup(&shape, student);
     if (s.tp_group && (size_t)shape.C > widest)
         return bt_fail(err, BT_ARG,
-                       "tune.teacher: '%.160s' is %d wide, more than --tp was prepared for (set "
-                       "tune.teacher_shape, which was not read from it)",
+                       "tune.teacher: the width of '%.160s' is %d, for which --tp was not prepared "
+                       "(set tune.teacher_shape, which could not be read from the teacher)",
                        path, shape.C);
     bt_model *model;
     BT_TRY(bt_model_create(&model, &s, err));
@@ -59,7 +61,7 @@ static bt_code load_teacher(bt_teacher *t, const char *path, const bt_run_cfg *c
     return BT_OK;
 }
 
-/* A text that is not a path is a list of paths separated by commas. */
+/* A text that is not a path is a list of paths with commas between them. */
 static bt_code load_teachers(bt_teacher *t, const bt_run_cfg *c, const bt_model_setup *student,
                              const bt_tokenizer *tokenizer, bt_text *notes, bt_err *err) {
     char list[sizeof c->tune.teacher];
@@ -103,9 +105,9 @@ bt_code bt_teacher_find(bt_teacher *t, const bt_run_cfg *c, const bt_model_setup
     for (int i = 0; i < 2 && !t->model && !t->logits; i++) hash[i] = -INFINITY;
     BT_TRY(bt_all_reduce_f64(world, hash, 2, BT_MAX, err));
     if (hash[0] == -hash[1]) return BT_OK;
-    return bt_fail(err, BT_ARG, "%s for some ranks than for the rest (give the same to all)",
-                   c->tune.logits[0] ? "tune.logits holds other logits"
-                                     : "tune.teacher holds other weights");
+    return bt_fail(err, BT_ARG, "%s on some ranks than on the others (give the same to all)",
+                   c->tune.logits[0] ? "tune.logits contains other logits"
+                                     : "tune.teacher contains other weights");
 }
 
 bt_distil bt_teacher_distil(const bt_teacher *t, const bt_tune_settings *tune) {
