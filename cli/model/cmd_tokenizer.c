@@ -36,8 +36,8 @@ static const bt_opt tokenizer_opts[] = {
     BT_ROW_INT(tokenizer_cfg, vocab, "--vocab", "8192", 257, 1048576, "tokens",
                "size of the vocabulary: 256 bytes, end of text, merges"),
     BT_ROW_REAL(tokenizer_cfg, val_frac, "--val-frac", "0.05", 0, 0.9, NULL,
-                "share at the end of each file that is not read, because training holds it out "
-                "(data.val_frac; 0: all text is read)"),
+                "share at the end of each file that training holds out, and that is not read "
+                "(data.val_frac; 0: none)"),
     BT_ROW_TEXT(tokenizer_cfg, out, "--out", "", "tokenizer file to write"),
     BT_ROW_FLAG(tokenizer_cfg, force, "--force", "replace the file"),
     BT_ROW_TEXT(tokenizer_cfg, field, "--field", "text",

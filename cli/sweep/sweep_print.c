@@ -11,7 +11,7 @@
 static const char *const methods[] = {"grid", "random", "halving", "find-lr"};
 
 /* Returns the indices of the runs, the best first. */
-static size_t *rank_runs(const bt_sweep_plan *p) {
+static size_t *sort_runs_best_first(const bt_sweep_plan *p) {
     size_t *order = calloc(p->n + 1, sizeof *order);
     for (size_t i = 0; order && i < p->n; i++) {
         size_t k = i;
@@ -74,7 +74,7 @@ static void put_sweep_run(bt_printout *o, const bt_sweep_plan *p, const bt_sweep
 
 bt_code bt_sweep_print_results(const bt_sweep_plan *p, bool json, bool ended, bt_err *err) {
     bt_printout o;
-    size_t *order = rank_runs(p);
+    size_t *order = sort_runs_best_first(p);
     const char *goal = p->file->head.goal;
     if (!order) return bt_fail(err, BT_NOMEM, "no memory for the results");
     bt_printout_begin(&o, json);

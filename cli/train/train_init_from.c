@@ -216,7 +216,7 @@ bt_code bt_train_init_from(bt_train_plan *p, bt_err *err) {
     if (bt_peft_is(folder))
         return bt_fail(
             err, BT_ARG,
-            "model.init_from: '%.200s' holds adapters of PEFT alone: name their base here "
+            "model.init_from: '%.200s' contains only adapters of PEFT: name their base here "
             "and them with tune.adapters (--tune lora)",
             folder);
     BT_TRY(bt_model_file_kind(folder) == BT_IN_NATIVE ? init_from_checkpoint(p, folder, err)

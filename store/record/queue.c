@@ -183,7 +183,7 @@ static void queue_ckpt(void *ctx, const bt_ckpt_record *c) {
     bt_queue_push(ctx, bt_record_ckpt(c));
 }
 
-static void queue_result(void *ctx, const char *json) {
+static void queue_run_result(void *ctx, const char *json) {
     bt_queue_push(ctx, bt_record_result(json));
 }
 
@@ -195,5 +195,5 @@ void bt_queue_sink(bt_queue *q, bt_sink *out) {
                      .rows = queue_rows,
                      .event = queue_event,
                      .checkpoint = queue_ckpt,
-                     .result = queue_result};
+                     .result = queue_run_result};
 }

@@ -27,7 +27,7 @@ typedef struct span {
 } span;
 
 /* Writes an argument, which may contain figures and lists; multiplied by 1.0, so that integers divide like reals. */
-static bt_code put_arg(bt_text *out, const span *arg, bt_err *err) {
+static bt_code write_argument(bt_text *out, const span *arg, bt_err *err) {
     bt_text own;
     bt_text_init(&own);
     bt_text_putn(&own, arg->at, arg->n);
@@ -39,8 +39,8 @@ static bt_code put_arg(bt_text *out, const span *arg, bt_err *err) {
     return code;
 }
 
-static bt_code put_formula(bt_text *out, const bt_derived_row *d, const char *formula,
-                           const span *arg, bt_err *err) {
+static bt_code write_formula(bt_text *out, const bt_derived_row *d, const char *formula,
+                             const span *arg, bt_err *err) {
     while (*formula) {
         size_t n = word_length(formula);
         int k = 0;
@@ -48,7 +48,7 @@ static bt_code put_formula(bt_text *out, const bt_derived_row *d, const char *fo
             k++;
         if (n && k < BT_DERIVED_ARGS && d->arg[k])
             // NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): every name has an argument
-            BT_TRY(put_arg(out, &arg[k], err));
+            BT_TRY(write_argument(out, &arg[k], err));
         else
             bt_text_putn(out, formula, n ? n : 1);
         formula += n ? n : 1;
@@ -88,10 +88,10 @@ static bt_code put_derived_expression(bt_text *out, const bt_derived_row *d, con
     bool always = strcmp(d->known, "1") == 0;
     bt_text_put(out, always ? "(" : "(CASE WHEN ");
     if (!always) {
-        BT_TRY(put_formula(out, d, d->known, arg, err));
+        BT_TRY(write_formula(out, d, d->known, arg, err));
         bt_text_put(out, " THEN ");
     }
-    BT_TRY(put_formula(out, d, d->formula, arg, err));
+    BT_TRY(write_formula(out, d, d->formula, arg, err));
     bt_text_put(out, always ? ")" : " END)");
     *sql = end + 2;
     return BT_OK;

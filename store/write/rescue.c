@@ -134,7 +134,7 @@ static bool is_a_metrics_database(const char *path) {
 
 /* ---- moving ---- */
 
-static bt_code move_aside(const char *path, bt_rescue_result *out, bt_err *err) {
+static bt_code rename_damaged_database(const char *path, bt_rescue_result *out, bt_err *err) {
     char from[BT_PATH_BYTES + 8], to[BT_PATH_BYTES + 64], when[32];
     struct stat st;
     struct tm tm;
@@ -171,7 +171,7 @@ bt_code bt_rescue_install(const char *path, bt_rescue_result *out, bool *kept, b
         unlink(name);
         return BT_OK;
     }
-    BT_TRY(move_aside(path, out, err));
+    BT_TRY(rename_damaged_database(path, out, err));
     /* SQLite would apply a log that remains to the new file */
     for (size_t i = 0; i < sizeof tails / sizeof tails[0]; i++) {
         snprintf(old, sizeof old, "%s%s", path, tails[i]);
@@ -350,7 +350,7 @@ bt_code bt_rescue(const char *path, const bt_store_progress *progress, bt_rescue
                   bt_err *err) {
     copying c = {.path = path, .progress = progress, .out = out};
     *out = (bt_rescue_result){0};
-    BT_TRY(move_aside(path, out, err));
+    BT_TRY(rename_damaged_database(path, out, err));
     bt_code code = bt_sql_open_rw(&c.to, path, err);
     if (code == BT_OK) code = bt_schema_apply(c.to, path, err);
     if (code == BT_OK && out->moved_to[0]) {

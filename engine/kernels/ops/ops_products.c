@@ -229,7 +229,7 @@ size_t bt_op_w8_bytes(size_t N, size_t K) {
 
 /* Four rows at a time: their codes fit the scratch memory of every set, and so does a row of floats, which must be
  * expanded first where sets multiply bf16. */
-static void do_w8_pack(void *ctx, int thread, size_t a, size_t b) {
+static void pack_w8_rows(void *ctx, int thread, size_t a, size_t b) {
     const w8_job *j = ctx;
     int8_t *codes = bt_ops_scratch(thread);
     float *row = (float *)(void *)(codes + (4 * j->K + 63) / 64 * 64);
@@ -251,7 +251,7 @@ static void do_w8_pack(void *ctx, int thread, size_t a, size_t b) {
 
 void bt_op_w8_pack(const bt_w8 *w, const bt_table *weights, size_t N, size_t K) {
     w8_job j = {.w = w, .weights = weights, .N = N, .K = K};
-    bt_ops_timed("w8_pack", 0, 5.0 * product(N, K, 1), N, BT_TERN_ROWS, do_w8_pack, &j);
+    bt_ops_timed("w8_pack", 0, 5.0 * product(N, K, 1), N, BT_TERN_ROWS, pack_w8_rows, &j);
 }
 
 static void do_w8_dx8(void *ctx, int thread, size_t a, size_t b) {

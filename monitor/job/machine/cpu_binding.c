@@ -5,22 +5,22 @@
 
 #include "engine/base/os/processors.h"
 
-/* True if places[i] begins another socket, domain or core than places[i - 1]. */
-typedef bool (*begins)(const bt_hardware_thread *p, size_t i);
+/* True if p[i] starts another socket, domain or core than p[i - 1]. */
+typedef bool (*starts_group)(const bt_hardware_thread *p, size_t i);
 
-static bool begins_socket(const bt_hardware_thread *p, size_t i) {
+static bool starts_socket(const bt_hardware_thread *p, size_t i) {
     return i == 0 || p[i].package != p[i - 1].package;
 }
 
-static bool begins_domain(const bt_hardware_thread *p, size_t i) {
-    return begins_socket(p, i) || p[i].domain != p[i - 1].domain;
+static bool starts_memory_domain(const bt_hardware_thread *p, size_t i) {
+    return starts_socket(p, i) || p[i].domain != p[i - 1].domain;
 }
 
-static bool begins_core(const bt_hardware_thread *p, size_t i) {
-    return begins_domain(p, i) || p[i].core != p[i - 1].core;
+static bool starts_core(const bt_hardware_thread *p, size_t i) {
+    return starts_memory_domain(p, i) || p[i].core != p[i - 1].core;
 }
 
-static int count_groups(const bt_hardware_thread *p, size_t n, begins is_new) {
+static int count_groups(const bt_hardware_thread *p, size_t n, starts_group is_new) {
     int sum = 0;
     for (size_t i = 0; i < n; i++) sum += is_new(p, i);
     return sum;
@@ -31,11 +31,12 @@ typedef struct core_range { /* range of cores [first, end) */
 } core_range;
 
 /* Returns the part of the machine that contains the core, as a range of cores. */
-static core_range part_with_core(const bt_hardware_thread *p, size_t n, begins part, int core) {
+static core_range part_with_core(const bt_hardware_thread *p, size_t n, starts_group part,
+                                 int core) {
     core_range r = {0, 0};
     int at = -1;
     for (size_t i = 0; i < n; i++) {
-        if (!begins_core(p, i)) continue;
+        if (!starts_core(p, i)) continue;
         at++;
         if (part(p, i)) {
             if (at > core) break;
@@ -55,8 +56,8 @@ static int middle_core(int cores, const bt_binding_job *j, int rank, int group) 
 /* Assigns all ranks of a group to the part of the machine that contains the group's middle core. Returns false if there
  * are fewer groups than parts, or a part gets more ranks than it has cores. */
 static bool assign_groups(const bt_hardware_thread *p, size_t n, const bt_binding_job *j,
-                          begins part, int group, core_range *mine) {
-    const int cores = count_groups(p, n, begins_core);
+                          starts_group part, int group, core_range *mine) {
+    const int cores = count_groups(p, n, starts_core);
     if (j->ranks % group != 0 || j->ranks / group < count_groups(p, n, part)) return false;
     const core_range own = part_with_core(p, n, part, middle_core(cores, j, j->rank, group));
     int first = -1, sharing = 0, here = 0, last = -1;
@@ -79,7 +80,7 @@ static void add_cores_of_range(const bt_hardware_thread *p, size_t n, core_range
     int at = -1;
     CPU_ZERO(mine);
     for (size_t i = 0; i < n; i++) {
-        const bool first = begins_core(p, i);
+        const bool first = starts_core(p, i);
         at += first;
         if (at >= cores.begin && at < cores.end && (first || !first_threads_only))
             CPU_SET((size_t)p[i].cpu, mine);
@@ -88,7 +89,7 @@ static void add_cores_of_range(const bt_hardware_thread *p, size_t n, core_range
 
 bool bt_cpus_of_rank(const bt_hardware_thread *p, size_t n, const bt_binding_job *j,
                      cpu_set_t *mine) {
-    const int cores = count_groups(p, n, begins_core);
+    const int cores = count_groups(p, n, starts_core);
     CPU_ZERO(mine);
     if (j->ranks < 1 || n == 0) return false;
     /* each hardware thread has the same number of ranks; ranks that exchange most use different hardware threads */
@@ -105,9 +106,9 @@ bool bt_cpus_of_rank(const bt_hardware_thread *p, size_t n, const bt_binding_job
     }
     const int group = j->group > 1 ? j->group : 1;
     core_range share;
-    if (!assign_groups(p, n, j, begins_domain, group, &share) &&
-        !(group > 1 && assign_groups(p, n, j, begins_socket, group, &share)) &&
-        !assign_groups(p, n, j, begins_domain, 1,
+    if (!assign_groups(p, n, j, starts_memory_domain, group, &share) &&
+        !(group > 1 && assign_groups(p, n, j, starts_socket, group, &share)) &&
+        !assign_groups(p, n, j, starts_memory_domain, 1,
                        &share)) /* for example if there are fewer ranks than domains */
         share = (core_range){(int)((long)cores * j->rank / j->ranks),
                              (int)((long)cores * (j->rank + 1) / j->ranks)};
@@ -127,7 +128,8 @@ const char *bt_hardware_threads_text(const bt_hardware_thread *p, size_t n, char
                                      size_t size) {
     int packages = 0;
     for (size_t i = 0; i < n; i++) packages += i == 0 || p[i].package != p[i - 1].package;
-    const int domains = count_groups(p, n, begins_domain), cores = count_groups(p, n, begins_core);
+    const int domains = count_groups(p, n, starts_memory_domain),
+              cores = count_groups(p, n, starts_core);
     snprintf(out, size, "%d socket%s, %d memory domain%s, %d core%s, %zu hardware thread%s",
              packages, packages == 1 ? "" : "s", domains, domains == 1 ? "" : "s", cores,
              cores == 1 ? "" : "s", n, n == 1 ? "" : "s");
