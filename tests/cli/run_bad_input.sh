@@ -46,17 +46,17 @@ rows=$(cat <<'END'
 2 | plan --trial -1                             | --trial must be a number from 0 to 600
 2 | plan --watts -5                             | --watts must be a number from 0 to
 2 | plan --simulate 4x2 --stragglers 11         | --stragglers must be a number from 0 to 10
-2 | plan --simulate 0x8                         | is no cluster (hosts x ranks of each, as 64x8)
-2 | plan --simulate 4000000000x8                | is beyond what a job can be: at most 65536 ranks
+2 | plan --simulate 0x8                         | is not of the form HOSTSxRANKS, hosts times ranks on each, such as 64x8
+2 | plan --simulate 4000000000x8                | is too large: a job has at most 65536 ranks
 2 | plan --simulate 1x5000                      | 1024 on a host
-2 | plan --simulate 4x2 --link 25Gbit           | is no link (rate of a host, latency: 25Gbit,5us or 3GB,1ms)
-2 | plan --simulate 4x2 --link 0Gbit,5us        | --link '0Gbit,5us' is no link
-2 | plan --simulate 4x2 --mtbf never            | --mtbf 'never' is no time (as 90s, 30m, 8h, 2d)
-2 | plan --simulate 4x2 --memory 64             | --memory '64' is no size (as 64GiB)
+2 | plan --simulate 4x2 --link 25Gbit           | is not of the form RATE,LATENCY of a host's link, such as 25Gbit,5us or 3GB,1ms
+2 | plan --simulate 4x2 --link 0Gbit,5us        | --link '0Gbit,5us' is not of the form RATE,LATENCY
+2 | plan --simulate 4x2 --mtbf never            | --mtbf 'never' is not a time such as 90s, 30m, 8h or 2d
+2 | plan --simulate 4x2 --memory 64             | --memory '64' is not a size such as 64GiB
 2 | plan --simulate 4x2 --hosts {conf}          | --simulate is of hosts that are not here (leave --hosts out)
 2 | train --stpes 5                             | did you mean '--steps'?
 2 | train --save-every 5                        | did you mean '--ckpt-every'?
-2 | train --config {conf}                       | it is a word of its own: bitrain train FILE.yaml
+2 | train --config {conf}                       | it is given as an argument: bitrain train FILE.yaml
 2 | train --seed abc                            | from 0 to 9007199254740992
 2 | train --ranks 1 --tp 2                      | does not divide the 1 ranks (use 2 ranks)
 2 | train --minutes 1 --steps 5                 | train.minutes and train.steps determine the same value: give only one of them
@@ -69,7 +69,7 @@ rows=$(cat <<'END'
 2 | train --steps many                          | --steps must be a whole number from 0
 2 | train --set optim.lrr=1                     | did you mean 'optim.lr'?
 2 | train {conf}                                | conf.yaml:4: unknown option 'optim.lrr' (did you mean 'optim.lr'?)
-3 | train {tmp}/none.yaml                       | none.yaml' ('bitrain train --print-config' prints one to begin from)
+3 | train {tmp}/none.yaml                       | none.yaml' does not exist ('bitrain train --print-config' prints one to start with)
 2 | train {junk}                                | junk
 1 | train {tmp}                                 | Is a directory
 2 | train {conf} other.yaml                     | unexpected word 'other.yaml'
@@ -105,7 +105,7 @@ rows=$(cat <<'END'
 6 | train --data {junk}                         | binary
 2 | train --data {empty}                        | the data has 0 tokens
 2 | train --data {tmp}                          | folder
-2 | train --data {short}                        | short
+2 | train --data {short}                        | one sequence needs
 2 | train --data synth:nonsense                 | nonsense
 3 | train --tokenizer {tmp}/none.json           | none.json
 3 | train --hosts {tmp}/none                    | cannot read host file
@@ -151,7 +151,7 @@ rows=$(cat <<'END'
 2 | hub                                         | --listen HOST:PORT
 2 | hub --listen 127.0.0.1:0                    | --keys DIR
 3 | hub --listen 127.0.0.1:0 --keys {tmp}       | hub.key
-2 | hub --keys {tmp}/keys Bad/Name              | no name for an island's keys
+2 | hub --keys {tmp}/keys Bad/Name              | is not a valid name for an island's keys
 2 | hub --listen localhost --keys {tmp}         | --listen 'localhost' has no port
 2 | hub --link-timeout 0                        | --link-timeout must be a number from 1
 2 | hub --islands 0                             | --islands must be a whole number from 1 to 64
@@ -245,12 +245,12 @@ rows=$(cat <<'END'
 2 | generate last --weight hot                  | --weight
 2 | convert last -o x --to onnx                 | --to
 2 | convert last -o x --type q4_k               | --type
-6 | convert {junk} -o x                         | no GGUF file
+6 | convert {junk} -o x                         | not a GGUF file
 2 | data                                        | needs a verb: prepare, inspect
 2 | data prepair x                              | did you mean 'prepare'?
 2 | data inspect                                | no data named
 3 | data inspect {tmp}/none.txt                 | none.txt
-2 | data inspect {tmp}                          | holds no files
+2 | data inspect {tmp}                          | contains no files
 6 | data inspect {junk}                         | binary, not text
 6 | data inspect {junk}.bts                     | wrong magic at byte 0
 6 | data inspect {empty}.bts                    | truncated
@@ -262,16 +262,16 @@ rows=$(cat <<'END'
 1 | data prepare {empty} --out {tmp}/no/x.bts   | cannot create
 4 | data prepare {empty} --out {empty}.bts      | exists already (--force replaces it)
 2 | data prepare {junk}.bts --out {tmp}/x.bts   | holds tokens already
-3 | data prepare {empty} --out {tmp}/x.bts --tokenizer {tmp}/t.json | there is no tokenizer
+3 | data prepare {empty} --out {tmp}/x.bts --tokenizer {tmp}/t.json | does not exist
 6 | data prepare {empty} --out {tmp}/x.bts --tokenizer {junk} | not valid JSON
 2 | tokenizer                                   | needs a verb: train, inspect, encode, decode, import
 2 | tokenizer trian                             | did you mean 'train'?
 2 | tokenizer train {empty}                     | no --out FILE
 2 | tokenizer train {empty} --out {tmp}/t.json  | no text to train a tokenizer on
-2 | tokenizer train {conf} --vocab 9000 --out {tmp}/t.json | are requested: request fewer or give more text
+2 | tokenizer train {conf} --vocab 9000 --out {tmp}/t.json | are requested: request fewer, or use more text
 2 | tokenizer train {conf} --vocab 256 --out {tmp}/t.json | --vocab
 4 | tokenizer train {conf} --out {conf}         | exists already
-3 | tokenizer inspect {tmp}/t.json              | there is no tokenizer
+3 | tokenizer inspect {tmp}/t.json              | does not exist
 6 | tokenizer inspect {empty}                   | not valid JSON
 2 | tokenizer inspect bytes more                | unexpected word 'more'
 2 | tokenizer decode bytes 256                  | outside 0..255

@@ -46,7 +46,7 @@ measured=$(q "SELECT count(*) = 0 FROM facts WHERE run='second' AND key = 'link.
 [ "$(q "SELECT count(*) > 0 FROM comm_ops WHERE run='second' AND op='all_reduce' AND axis='dp' AND model_ms > 0")" = "$measured" ] || fault "no exchange is held against the link"
 [ "$(q "SELECT count(*) FROM facts WHERE run='second' AND key IN ('link.dp.latency_s', 'link.dp.bytes_per_s') AND value > 0")" = $((2 * measured)) ] || fault "the link was not measured"
 code 4 train "${tiny[@]}" --steps 12 --name first
-says "holds checkpoints already"
+says "already contains checkpoints"
 
 # A run gets an automatic name; --json prints one object.
 ok train "${tiny[@]}" --steps 3 --json

@@ -50,13 +50,13 @@ static void own_file(const char *s, size_t n) {
     bt_tokenizer *t;
     bt_err err;
     bt_code code = bt_tokenizer_parse(&t, s, n, &err);
-    char *gives = code == BT_FORMAT ? strstr(err.msg, "its content gives ") : NULL, *hash = NULL,
-         *copy = NULL;
+    char *gives = code == BT_FORMAT ? strstr(err.msg, "its content has the hash ") : NULL,
+         *hash = NULL, *copy = NULL;
     if (gives && (copy = malloc(n + 1))) {
         memcpy(copy, s, n);
         copy[n] = '\0';
         hash = strstr(copy, "\"hash\":\"");
-        if (hash && (size_t)(hash - copy) + 24 <= n) memcpy(hash + 8, gives + 18, 16);
+        if (hash && (size_t)(hash - copy) + 24 <= n) memcpy(hash + 8, gives + 25, 16);
         code = bt_tokenizer_parse(&t, copy, n, &err);
     }
     if (code == BT_OK) round_trip(t, s, n < 4096 ? n : 4096);

@@ -129,7 +129,7 @@ code 4 convert folder --to gguf -o m.gguf
 ok convert folder --to gguf                          # named after the folder
 [ -s folder.gguf ] || fault "nothing named after the folder: $(ls)"
 code 2 convert folder --to hf --type tq2_0 -o x
-has "safetensors have no type 'tq2_0'" err
+has "safetensors files cannot have the type 'tq2_0'" err
 head -c 100000 m.gguf >short.gguf
 code 6 convert short.gguf -o x
 has "truncated" err
@@ -138,7 +138,7 @@ code 6 convert cutf -o x
 code 3 convert nowhere/ -o x
 sed 's/BitNetForCausalLM/MambaForCausalLM/' folder/config.json >cutf/config.json
 code 1 convert cutf -o x
-has "'MambaForCausalLM' is not known here (known: BitNetForCausalLM, LlamaForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, SmolLM3ForCausalLM, Phi3ForCausalLM, MistralForCausalLM, GemmaForCausalLM, Gemma2ForCausalLM, Gemma3ForCausalLM, BitnetForCausalLM)" err
+has "'MambaForCausalLM' is not supported (supported: BitNetForCausalLM, LlamaForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, SmolLM3ForCausalLM, Phi3ForCausalLM, MistralForCausalLM, GemmaForCausalLM, Gemma2ForCausalLM, Gemma3ForCausalLM, BitnetForCausalLM)" err
 code 1 convert "$golden/bitnet/hf" --to gguf -o x
 has "llama.cpp computes silu" err
 code 3 convert "$golden/bitnet/hf-packed-bitlinear" -o x

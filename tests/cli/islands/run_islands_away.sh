@@ -24,7 +24,7 @@ done
 # If the hub never returns, the island ends after 150 steps and 8 s.
 kill_hub
 wait_for "${process[b]}" 3 b
-until_says b.err "the hub has not answered for"
+until_says b.err "the hub has not responded for"
 grep -q 'islands.patience' b.err || fault "no setting is named: $(tail -n 3 b.err)"
 [ -e out-b/latest ] || ls out-b/step-* >/dev/null 2>&1 || fault "island b left no checkpoint: $(ls out-b)"
 hub_again --islands 1 --name hub

@@ -39,7 +39,7 @@ all_end() { # all_end REASON: the reason given to the third island
     for i in a b c; do wait_for "${process[$i]}" 0 $i; done
     wait_for $hub 0 hub
     both_count c "$1"
-    BITRAIN_STORE=c.db q "SELECT level || ': ' || title FROM events WHERE run='isl-c'" | grep -q "^warning: hub '.*left this island's newest update out" ||
+    BITRAIN_STORE=c.db q "SELECT level || ': ' || title FROM events WHERE run='isl-c'" | grep -q "^warning: hub '.*rejected this island's newest update" ||
         fault "no event of island c: $(BITRAIN_STORE=c.db q "SELECT title FROM events WHERE run='isl-c'" | tail -n 3)"
     [ "$(q "SELECT count(*) > 0 FROM events WHERE run='hub' AND kind='island_late'")" = 1 ] || fault "no event of the hub"
     # Each step of the island counts once, however often it was repeated.

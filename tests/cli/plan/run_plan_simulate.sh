@@ -56,10 +56,10 @@ one_line() { # words, code, text
     grep -qF -- "$text" err || fault "plan $* prints: $(cat err)"
     [ "$(grep -vc '^measured' err)" = 1 ] || fault "more than a line: $(cat err)"
 }
-one_line "is no link" 2 --simulate 4x2 --link fast
-one_line "is no cluster" 2 --simulate many
-one_line "is beyond what a job can be: at most 65536 ranks" 2 --simulate 100000x8
-one_line "--simulate 99999999999999999999x8 is beyond" 2 --simulate 99999999999999999999x8
+one_line "is not of the form RATE,LATENCY" 2 --simulate 4x2 --link fast
+one_line "is not of the form HOSTSxRANKS" 2 --simulate many
+one_line "is too large: a job has at most 65536 ranks" 2 --simulate 100000x8
+one_line "--simulate 99999999999999999999x8 is too large" 2 --simulate 99999999999999999999x8
 one_line "too little); would fit: " 1 --preset small --simulate 2x4 --memory 200MiB
 # The message contains the missing amount and the remedy: the minimum for a rank and for a host, and the memory of a
 # host.
@@ -77,8 +77,8 @@ sed -i 's/"build":"[0-9a-f]*"/"build":"0123456789abcdef"/' "$tmp"/rates/*.json
 refused_rates "they were measured with another build of this program"
 for f in "$tmp"/rates/*.json; do head -c 200 "$f" >cut && cp cut "$f"; done
 refused_rates "are not used: "
-one_line "--islands was removed (the forecasts" 2 --simulate 4x2 --islands 2
-one_line "is no size" 2 --simulate 4x2 --memory lots
+one_line "--islands was removed (the predictions" 2 --simulate 4x2 --islands 2
+one_line "is not a size" 2 --simulate 4x2 --memory lots
 one_line "--mtbf describes a simulated cluster" 2 --mtbf 8h
 one_line "--write is of layouts on this machine" 2 --simulate 4x2 --write x.yaml
 one_line "--ranks is of layouts on this machine" 2 --simulate 4x2 --ranks 3
@@ -86,10 +86,10 @@ one_line "--trial is of layouts on this machine" 2 --simulate 4x2 --trial 3
 # An empty value is not the same as an omitted option.
 for word in simulate link memory mtbf write; do one_line "--$word is empty (leave it out, or: " 2 --simulate 4x2 --$word=; done
 # The units are valid, but the numbers exceed those of any cluster.
-one_line "is beyond any link (1 kbit to 1000 Tbit a second, a latency of 60 s at most)" 2 --simulate 4x2 --link 1e300Gbit,1us
-one_line "--memory '0.5kB' is no size" 2 --simulate 4x2 --memory 0.5kB
-one_line "is beyond any machine" 2 --simulate 4x2 --memory 1e300TiB
-one_line "--mtbf '1e-9s' is beyond any job" 2 --simulate 4x2 --mtbf 1e-9s
+one_line "is outside the possible range of a link (1 kbit to 1000 Tbit per second, a latency of at most 60 s)" 2 --simulate 4x2 --link 1e300Gbit,1us
+one_line "--memory '0.5kB' is not a size" 2 --simulate 4x2 --memory 0.5kB
+one_line "is outside the possible range of memory" 2 --simulate 4x2 --memory 1e300TiB
+one_line "--mtbf '1e-9s' is outside the possible range" 2 --simulate 4x2 --mtbf 1e-9s
 one_line "--stragglers must be a number from 0 to 10, not 'nan'" 2 --simulate 4x2 --stragglers nan
 one_line "--price must be a number from 0 to 1000000, not '-3'" 2 --simulate 4x2 --price -3
 # A job that always fails before its start is complete is reported instead of a time.

@@ -28,7 +28,7 @@ command -v sqlite3 >/dev/null || finish
 record() { sqlite3 "$BITRAIN_STORE" "UPDATE run_doc SET config = json_set(config, '\$.\"model.value_residual\"', $1)"; }
 record '0.5'
 code 1 train --resume ramp --steps 31
-says "run 'ramp' cannot be resumed: model.value_residual=0.5: this setting was removed (leave it out;"
+says "run 'ramp' cannot be resumed: model.value_residual=0.5: this setting was removed (omit it;"
 ok show ramp
 # A value that a setting no longer accepts can be replaced.
 record 0

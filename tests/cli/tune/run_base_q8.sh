@@ -46,10 +46,10 @@ b train x.yaml --print-config >config 2>err
 grep -qE '^(# )?tune.base_type: "?q8' config || fault "load_in_8bit: $(grep base_type config)"
 ok train "${shape[@]}" "${chat[@]}" --ranks 1 --name ternary --steps 2
 code 2 train "${lora[@]}" --ranks 1 --init-from ternary "${q8[@]}"
-says "those of this base are ternary, which 2 bits hold exactly (leave it out)"
+says "the layers of this base are ternary and stored exactly in 2 bits (omit it)"
 code 2 train "${chat[@]}" --ranks 1 --init-from dense "${q8[@]}"
-says "here every weight trains (set tune.mode=lora, or leave it out)"
+says "here all weights are trained (set tune.mode=lora, or omit it)"
 ok train "${shape[@]}" "${chat[@]}" --ranks 1 --set model.linear=dense --set model.d_ff=120 --name odd --steps 2
 b train "${lora[@]}" --ranks 1 --init-from odd "${q8[@]}" >out 2>err
-says "no multiples of 32 (leave it out)"
+says "not multiples of 32 (omit it)"
 finish

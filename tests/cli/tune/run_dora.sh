@@ -72,14 +72,14 @@ ok train "${chat[@]}" --tune lora --init-from dense --set tune.adapters=dense-on
 [ "$(losses again)" = "$(losses same)" ] || fault "from PEFT's folder $(losses again), from the run $(losses same)"
 is "$(losses again | cut -d, -f2) < $(losses dense-one | head -1 | cut -d, -f2) - 0.02" "the first loss from PEFT's folder"
 code 2 train "${chat[@]}" --tune lora --init-from dense --set tune.adapters=peft --set tune.dora=false
-says "have some magnitudes (DoRA), those of this run none"
+says "have some magnitudes (DoRA), but those of this run none"
 
 variant() { rm -rf variant && cp -r peft variant && sed -i "$1" variant/adapter_$2; }
 bad() { code 6 generate ./variant --base dense --prompt say; says "$1"; }
 variant 's/"use_dora":true/"use_dora":false/' config.json
 bad "has magnitudes (lora_magnitude_vector), but 'use_dora'"
 variant 's/"use_dora":true/"use_dora":"yes"/' config.json
-bad "'use_dora' is neither true nor false"
+bad "'use_dora' is not true or false"
 variant 's/lora_magnitude_vector/lora_magnitude_vectox/g' model.safetensors
 bad "has no magnitudes (lora_magnitude_vector), but 'use_dora'"
 variant 's/q_proj.lora_magnitude_vector/q_proj.lora_magnitude_vectox/' model.safetensors
@@ -88,17 +88,17 @@ variant 's/0.mlp.gate_proj.lora_m/0.mlp.XXXX_proj.lora_m/; s/0.mlp.down_proj.lor
 bad "but the model's sizes make it"
 variant 's/^/ /' config.json
 printf '\000\000\300\177' | dd of=variant/adapter_model.safetensors bs=1 seek=$(($(stat -c %s peft/adapter_model.safetensors) - 4)) conv=notrunc 2>/dev/null
-bad "v_proj.lora_magnitude_vector' holds nan"
+bad "v_proj.lora_magnitude_vector' contains nan"
 
 code 2 eval dense-one --weight 0.5 --data chat.jsonl --form messages
-says "holds adapters with magnitudes (DoRA), which are neither added nor weighted"
+says "contains adapters with magnitudes (DoRA), which can neither be added nor weighted"
 code 2 convert dense-one --merge dense --add dense-tp -o nothing
-says "holds adapters with magnitudes (DoRA), which are neither added nor weighted"
+says "contains adapters with magnitudes (DoRA), which can neither be added nor weighted"
 [ -e nothing ] && fault "a refused conversion left something"
 code 1 train "${dora[@]}" --init-from dense --set tune.dropout=0.1 --ranks 2 --tp 2
-says "tune.dora with tune.dropout=0.1 and --tp 2"
+says "tune.dora cannot be combined with tune.dropout=0.1 and --tp 2"
 code 2 train "${chat[@]}" --init-from dense --set tune.dora=true
-says "tune.dora goes with tune.mode=lora"
+says "tune.dora has no effect without tune.mode=lora"
 
 [ $faults -eq 0 ] && echo "adapters with magnitudes work in every layout, merged, and as PEFT's"
 exit $faults

@@ -42,17 +42,17 @@ done
 
 refused() { printf "$1\n" >x.yaml; code 2 train x.yaml --ranks 1; says "$2"; }
 refused 'base_model: base\nnum_epochs: 3\nmax_steps: 5' "train.epochs and train.steps determine the same value: give only one of them"
-refused 'adapter: qlora\npissa_init: true\nlearning_rate: fast\noptm.lr: 1' '4 settings are wrong, one in each line above'
-for want in "'adapter: qlora' is not there" "'pissa_init: true' is not there" 'optim.lr must be a number' "unknown option 'optm.lr'"; do grep -qF "$want" err || fault "one of four faults is not printed: $want"; done
+refused 'adapter: qlora\npissa_init: true\nlearning_rate: fast\noptm.lr: 1' '4 settings are wrong; each line above names one'
+for want in "'adapter: qlora' is not supported" "'pissa_init: true' is not supported" 'optim.lr must be a number' "unknown option 'optm.lr'"; do grep -qF "$want" err || fault "one of four faults is not printed: $want"; done
 printf 'base_model: base\ntrust_remote_code: true\nwandb_project:\nspecial_tokens:\n  pad_token: x\nddp_timeout: 18\ndataset:\n  - x.yaml\n' >y.yaml
 b train y.yaml --ranks 1 --print-config >out 2>err || fault "harmless keys: $(cat err)"
 grep -q 'change nothing here: trust_remote_code, wandb_project, special_tokens.pad_token, ddp_timeout$' err && grep -q '^data.path:' out || fault "harmless keys: $(cat err)"
 refused 'dataset: identity,alpaca_en_demo' "data set 'identity' names neither a file nor an entry of 'data/dataset_info.json', which does not exist"
-code 2 train --learning-rate 1 --device cuda && says "2 settings are wrong, one in each line above"
+code 2 train --learning-rate 1 --device cuda && says "2 settings are wrong; each line above names one"
 # Settings that contradict each other are reported too: of the model, the codec, the data.
 code 2 train --data synth:chain --ranks 2 --set model.heads=5 --set train.loss_scale=3 --codec sign \
     --set train.reproducible=true --set data.packing=pad --dry-run
-says "4 settings are wrong, one in each line above"
+says "4 settings are wrong; each line above names one"
 for fault in "model.heads 5 does not divide" "loss_scale 3 is not a power of two" "train.reproducible with --codec sign" \
     "has no documents"; do
     says "$fault"
@@ -60,15 +60,15 @@ done
 # Several errors of one topic, and several invalid combinations on the command line.
 code 2 train --data synth:chain --set data.labels=a --set tune.adapters=x --set tune.top_k=4 --set data.packing=pad \
     --set train.loss_scale=3 --set islands.outer_momentum=-0.5 --dry-run
-says "6 settings are wrong, one in each line above"
+says "6 settings are wrong; each line above names one"
 code 2 train --name "" --hot-spare --hosts none --keys none --epochs 2 --steps 5 --set optim.warmup=1 --warmup-ratio 0.1
-says "5 settings are wrong, one in each line above"
+says "5 settings are wrong; each line above names one"
 for fault in "--name is empty" "--keys is a setting of an island" "--hot-spare is possible" "train.epochs and train.steps" "optim.warmup_ratio and"; do
     says "$fault"
 done
-refused 'adapter: qlora' "'adapter: qlora' is not there"
-refused 'pissa_init: true' "'pissa_init: true' is not there: adapters begin at zero"
-refused 'datasets:\n  - path: a.jsonl\n    type: orcamini' "x.yaml:3:5: 'datasets.type: orcamini' is another rendering than those here"
+refused 'adapter: qlora' "'adapter: qlora' is not supported"
+refused 'pissa_init: true' "'pissa_init: true' is not supported: adapters begin at zero"
+refused 'datasets:\n  - path: a.jsonl\n    type: orcamini' "x.yaml:3:5: 'datasets.type: orcamini' is not a supported form of the rows"
 refused 'datasets:\n  - path: a.jsonl\n    type: completion\n  - path: b.jsonl\n    type: sharegpt' "'datasets.type' differs between the data sets"
 refused 'datasets:\n  - path: a.jsonl\n    shards: 4' "'datasets.shards' is not read"
 refused 'learning_rate: fast' "optim.lr"

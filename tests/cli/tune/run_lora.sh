@@ -102,7 +102,7 @@ says "nats per preference"
 code 6 train "${dpo[@]/pairs.jsonl/bad.jsonl}" --ranks 1
 says "bad.jsonl' line 4: field 'rejected' is missing"
 code 2 train "${dpo[@]}" --ranks 1 --tune full
-says "data.form=preference trains adapters"
+says "data.form=preference needs adapters"
 # ORPO has no reference, so all weights can train: the same bits on 2 ranks and in a pipeline
 all=("${dpo[@]}" --tune full --set tune.preference=orpo --steps 3)
 ok train "${all[@]}" --ranks 1 --name orpo
@@ -125,7 +125,7 @@ ok train "${kto[@]}" --ranks 2 --pp 2 --name kto2 --stop-after 3
 ok train --resume kto2 --ranks 2 --pp 1 --tp 2
 losses kto2 | cmp -s - want || fault "KTO in a pipeline, resumed with --tp 2: $(losses kto2) | $(cat want)"
 code 2 train "${kto[@]}" --ranks 1 --set tune.label_smoothing=0.1
-says "tune.label_smoothing is of pairs of answers"
+says "tune.label_smoothing applies to pairs of answers"
 code 2 train "${dpo[@]}" --ranks 1 --set tune.adapters=one
 says "are trained, and the reference would be their base without them"
 # A reward model: adapters and a head of zeros, or all weights, train; the same bits in a pipeline, with --tp and
@@ -159,9 +159,9 @@ says "it is a reward model"
 code 2 eval reward --form messages --data chat.jsonl
 says "which judges preferences"
 code 2 train "${reward[@]}" --ranks 1 --set tune.sft_share=1
-says "tune.sft_share is of a model that predicts tokens"
+says "tune.sft_share applies to a model that predicts tokens"
 code 2 train "${dpo[@]}" --ranks 1 --set tune.center_rewards=0.01
-says "tune.center_rewards is of a reward model"
+says "tune.center_rewards applies only to a reward model"
 # Classes: adapters and a head of zeros train; the checkpoint finds its base and contains its labels.
 awk 'BEGIN { for (i = 0; i < 60; i++) { w = sprintf("%c%c", 97 + i % 26, 97 + i * 7 % 26);
     print "{\"text\": \"" w (i % 3 ? i % 3 > 1 ? " not" : " so" : "?") "\", \"label\": \"" substr("abc", i % 3 + 1, 1) "\"}" } }' >labels.jsonl
@@ -219,17 +219,17 @@ sed 's/say /tell /' chat.jsonl >chat2.jsonl
 code 2 train "${filed[@]/chat.jsonl/chat2.jsonl}" --ranks 1
 says "was written from other data"
 code 2 train "${taught[@]}" --ranks 1 --set tune.logits=few.btl
-says "a student learns from a teacher or from a file"
+says "a student learns either from a teacher or from a file"
 code 2 eval other --logits none.btl
 says "--logits needs --data"
 code 2 train "${taught[@]}" --ranks 1 --teacher one
-says "holds adapters alone"
+says "contains only adapters"
 
 # Impossible requests.
 code 2 train --tune lora --data chat.jsonl --form messages --ranks 1
 says "tune.mode=lora needs a base"
 code 2 train "${lora[@]}" --ranks 1 --set tune.targets=attn_x
-says "there is no layer 'attn_x' (all, attn_q"
+says "the layer 'attn_x' is unknown (known: all, attn_q"
 code 2 train "${lora[@]}" --ranks 1 --set tune.rank=0
 says "tune.rank"
 code 2 train "${lora[@]}" --ranks 1 --set tune.rank=33
@@ -237,13 +237,13 @@ says "tune.rank=33 is larger than a side of attn_q, which is 32 x 32"
 code 3 train "${lora[@]}" --ranks 1 --init-from nobody
 says "no run 'nobody'"
 code 2 train "${lora[@]}" --ranks 1 --init-from one
-says "holds adapters alone"
+says "contains only adapters"
 ok train "${shape[@]}" --data synth:chain --steps 3 --name another --seed 2
 other=$(q "SELECT out_dir FROM runs WHERE run='another'")
 code 2 train --resume one --steps 9 --set tune.base="$other"
-says "trained beside another base"
+says "trained with another base"
 code 2 eval one --base "$other"
-says "trained beside another base"
+says "trained with another base"
 
 [ $faults -eq 0 ] && echo "adapters train as they should"
 exit $faults

@@ -48,7 +48,7 @@ code 2 eval lora-dense --add base-dense --data chat.jsonl --form messages
 says "--add: '"
 says "holds no adapters to add"
 code 2 generate lora-dense --add lora-bitnet158 --prompt a
-says "trained beside another base"
+says "trained with another base"
 code 2 generate lora-dense --add other-dense:0.5x --prompt a
 says "'0.5x' is no weight"
 code 3 generate lora-dense --add nobody --prompt a
@@ -60,7 +60,7 @@ says "holds no adapters to add"
 code 2 convert lora-dense --merge dense --add lora-dense:much -o nothing
 says "'much' is no weight"
 code 2 convert lora-dense --merge dense --add lora-bitnet158 -o nothing
-says "trained beside another base"
+says "trained with another base"
 code 2 convert lora-dense --add lora-dense -o nothing
 says "--add is of adapters that are merged"
 
@@ -130,7 +130,7 @@ says "have the rank 4, those of this run 8"
 code 2 train "${on[@]}" --set tune.adapters=peft --set tune.alpha=4
 says "are scaled by 2, those of this run by 1"
 code 2 train "${on[@]}" --set tune.adapters=lora-dense
-says "trained beside another base"
+says "trained with another base"
 code 2 train "${on[@]}" --set tune.adapters=base-bitnet158
 says "holds no adapters"
 cp -r peft broken && head -c 900 peft/adapter_model.safetensors >broken/adapter_model.safetensors
@@ -164,17 +164,17 @@ says "'modules_to_save' is "
 variant '"layers_to_transform":[0]'
 sed -i 's/layers\.1\./layers.7./g' variant/adapter_model.safetensors
 code 1 generate ./variant --base base-dense --prompt say
-says "'layers_to_transform' names some of the 2 layers, and adapters here are beside every layer (merge them into the base"
+says "'layers_to_transform' names only some of the 2 layers, but adapters must be beside every layer (merge them into the base"
 variant '"unheard_of":1' && sed -i 's/o_proj/x_proj/g' variant/adapter_model.safetensors
 code 1 generate ./variant --base base-dense --prompt say
-says "has an adapter beside 'x_proj': adapters here are beside the layers of attention and feed-forward (merge them into"
+says "has an adapter for 'x_proj', but only adapters for the layers of attention and feed-forward are supported (merge them into"
 sed -i 's/"base_model_name_or_path":"[^"]*"/"base_model_name_or_path":"some\/model"/' peft-dense/adapter_config.json
 code 2 eval ./peft-dense --data chat.jsonl --form messages
 says "give the path of their model with --base (their configuration names 'some/model')"
 ok generate ./peft-dense --base base-dense --prompt say --tokens 2 --threads 1
 says "names 'some/model' as the base"
 code 2 train "${chat[@]}" --init-from ./peft-dense
-says "holds adapters of PEFT alone"
+says "contains only adapters of PEFT"
 
 # Impossible requests.
 code 4 convert lora-bitnet158 --to hf -o peft
@@ -182,9 +182,9 @@ says "exists already"
 code 2 convert lora-bitnet158 -o nothing
 says "holds adapters alone: merge them"
 code 2 convert lora-bitnet158 --merge dense --base base-dense -o nothing
-says "trained beside another base"
+says "trained with another base"
 code 2 convert lora-bitnet158 --merge dense --base lora-dense -o nothing
-says "holds adapters and cannot be a base"
+says "contains adapters and cannot be a base"
 code 2 convert base-dense --merge dense -o nothing
 says "holds no adapters"
 [ -e nothing ] && fault "a refused conversion left something"

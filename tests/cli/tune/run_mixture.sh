@@ -54,7 +54,7 @@ says "data.mixture: 3 weights in '1:2:3' for 2 sources"
 code 2 train "${mix[@]}" --ranks 1 --data a.txt b.txt --set data.mixture=0:0
 says "data.mixture: all sources have the weight 0"
 code 2 train "${mix[@]}" --ranks 1 --data synth:chain --set data.mixture=1
-says "is one source without end"
+says "is a single source of unlimited length"
 head -c 700 a.txt.gz >cut.txt.gz
 code 6 train "${mix[@]}" --ranks 1 --data cut.txt.gz
 says "ends in the middle of its gzip data"

@@ -65,7 +65,7 @@ done
 code 1 train "${relation[@]}" --ranks 2 --tp 2
 says "tune.relation with --tp 2"
 code 1 train "${relation[@]/wide/base,wide}" --ranks 1
-says "learns from one teacher, and these are 2"
+says "supports only one teacher, not 2"
 code 1 train "${relation[@]}" --ensemble 2 --distill --ranks 1 --name several
 says "--distill has several models as teachers, and tune.relation one"
 code 2 train "${relation[@]/relation_layer=4/relation_layer=1}" --ranks 2 --pp 2
@@ -75,7 +75,7 @@ says "this model has 4 layers"
 code 2 train "${relation[@]}" --set tune.relation_heads=3 --ranks 1
 says "tune.relation_heads=3 does not divide"
 code 2 train "${logits[@]}" --set tune.relation=1 --ranks 1
-says "it goes with tune.teacher"
+says "needs tune.teacher"
 
 code 2 train "${teacher[@]}" --ranks 3 --tp 3
 says "--tp 3 does not divide"

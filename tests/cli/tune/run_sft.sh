@@ -115,9 +115,9 @@ code 1 convert kinds --to hf -o kinds-hf
 says "it is a classifier of 3 labels"
 { head -3 labels.jsonl; echo '{"text": "a", "label": "maybe"}'; } >bad.jsonl
 code 6 eval kinds --data bad.jsonl
-says "bad.jsonl' line 4: field 'label': 'maybe' is none of the model's labels (7, no, yes)"
+says "bad.jsonl' line 4: field 'label': 'maybe' is not one of the labels of the model (7, no, yes)"
 code 6 train "${kinds[@]}" --ranks 1 --set data.val_path=bad.jsonl
-says "'maybe' is none of the model's labels"
+says "'maybe' is not one of the labels of the model"
 { head -3 labels.jsonl; echo '{"text": "a"}'; } >bad.jsonl
 code 6 train "${kinds[@]}" --ranks 1 --data bad.jsonl
 says "bad.jsonl' line 4: field 'label' is missing"
@@ -133,19 +133,19 @@ says '"nats"'
 { cat chat.jsonl; printf '{"messages": [{"role": "user", "content": "long"}, {"role": "assistant", "content": "%0300d"}]}\n' 0; } >long.jsonl
 one=("${shape[@]}" --form messages --ranks 1 --steps 1)
 code 2 train "${one[@]}" --data long.jsonl --set data.val_frac=0
-says "/long.jsonl' has 365 tokens, a sequence 192"
+says "/long.jsonl' has 365 tokens, but a sequence has 192"
 ok train "${one[@]}" --data long.jsonl --set data.val_frac=0 --set data.too_long=skip --name skips
 says "1 conversation longer than 192 tokens left out"
 
 # Bad lines are reported with file, line and field.
 { head -3 chat.jsonl; echo '{"messages": [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]}'; } >bad.jsonl
 code 6 train "${one[@]}" --data bad.jsonl
-says "bad.jsonl' line 4: message 2 is of 'user' where 'assistant' has the turn"
+says "bad.jsonl' line 4: message 2 has the role 'user', but the role 'assistant' is expected there"
 says "data.bad_rows=skip leaves such rows out"
 ok train "${one[@]}" --data bad.jsonl --set data.bad_rows=skip --set data.val_frac=0 --dry-run
-says "(an optional system message, then user and assistant by turns)"
+says "(an optional system message, then user and assistant alternately)"
 code 2 train "${one[@]}" --data chat.jsonl --set data.packing=stream
-says "data.packing=stream runs documents together"
+says "data.packing=stream concatenates documents"
 code 3 train "${one[@]}" --data chat.jsonl --set data.template=vicuna
 says "there is no chat template 'vicuna' (chatml, llama3,"
 
@@ -160,9 +160,8 @@ own known "$line"
 [ "$(template "${on[@]}" --init-from known)" = chatml ] || fault "the template of 'known' is '$(template "${on[@]}" --init-from known)': $(cat err)"
 own foreign "{% for m in messages %}<<{{ m.role }}>>{{ m.content }}{% endfor %}"
 code 2 train "${on[@]}" --init-from foreign
-says "its tokenizer's chat template is none of those known here: "
-says "(known: chatml, llama3,"
-says "name the one that is like it with --set data.template=NAME"
+says "the tokenizer's chat template matches none of the known templates: "
+says "(choose one with data.template: chatml, llama3,"
 ok train "${on[@]}" --init-from foreign --set data.template=phi3 --name phi
 [ "$(template "${on[@]}" --init-from phi)" = phi3 ] || fault "a base that conversed in phi3 continues in '$(template "${on[@]}" --init-from phi)'"
 

@@ -103,7 +103,7 @@ ok train "${shape[@]}" --tokenizer bpe:280 --steps 2 --ensemble 2 --folds --name
 code 2 train "${shape[@]}" --ensemble 2 --folds --chain
 says "--folds with --chain is not possible"
 code 2 train "${shape[@]}" --ensemble 40 --folds
-says "are more than the text"
+says "are more than the whole text"
 code 4 train "${shape[@]}" --ensemble 2 --name plain
 says "'plain' is a run: an ensemble needs a name of its own"
 ok train "${shape[@]}" --group mixed --name stray --steps 2

@@ -172,15 +172,15 @@ static void test_argv_messages(void **state) {
     check_refused_setting(ARGV("--name", "--steps"), "--name needs a value (TEXT)");
     check_refused_setting(ARGV("--data"), "--data needs at least one value");
     check_refused_setting(ARGV("--data", "a\nb", "c"),
-                          "--data: a name with a line feed cannot be given ('a b'): "
-                          "rename it, or name its folder");
+                          "--data: the name 'a b' contains a line feed, which a list cannot store: "
+                          "rename the file, or pass its folder");
     check_refused_setting(ARGV("--steps", "-5"),
                           "--steps must be a whole number from 0 to 1000000000000 steps, not '-5'");
     check_refused_setting(ARGV("--no-shuffle=1"), "--no-shuffle takes no value");
     check_refused_setting(ARGV("--no-steps"),
                           "unknown option '--no-steps' (did you mean '--steps'?)");
-    check_refused_setting(ARGV("--set", "steps"), "--set needs key=value, not 'steps'");
-    check_refused_setting(ARGV("--set"), "--set needs key=value");
+    check_refused_setting(ARGV("--set", "steps"), "--set needs KEY=VALUE, not 'steps'");
+    check_refused_setting(ARGV("--set"), "--set needs KEY=VALUE");
     check_refused_setting(ARGV("a", "b"), "unexpected word 'b' (--help lists the arguments)");
     check_refused_setting(ARGV("-x"), "unknown option '-x' ('--help' lists the options)");
     check_refused_setting(ARGV("--name", "12345678"),
@@ -262,7 +262,7 @@ static void test_yaml_messages(void **state) {
     check_refused_setting(parse_yaml_text("optim: {lr: [1, 2]}\n"),
                           "F:1:9: 'optim.lr' takes one value, not a list");
     check_refused_setting(parse_yaml_text("data:\n  path: [[a]]\n"),
-                          "F:2:10: a list holds plain one-line values only");
+                          "F:2:10: a list may contain only plain values of one line");
     check_refused_setting(parse_yaml_text("run: {name: &a x}\n"),
                           "F:1:13: anchors are not supported");
     check_refused_setting(parse_yaml_text("run: {name: *a}\n"),
@@ -278,9 +278,9 @@ static void test_yaml_messages(void **state) {
     check_refused_setting(parse_yaml_text("optim: {lr: ''}\n"),
                           "F:1: optim.lr must be a number from 0 to 100, not ''");
     check_refused_setting(parse_yaml_text("train:\n\tsteps: 5\n"),
-                          "F:2:1: a tab: YAML is indented with spaces");
+                          "F:2:1: a tab is not allowed: indent YAML with spaces");
     check_refused_setting(parse_yaml_text("train:\n  steps: 5\n  \tseq: 5\n"),
-                          "F:3:3: a tab: YAML is indented with spaces");
+                          "F:3:3: a tab is not allowed: indent YAML with spaces");
     assert_int_equal(parse_yaml_text("run: [\n"), BT_ARG);
     assert_non_null(strstr(err.msg, "not valid YAML"));
     assert_int_equal(parse_yaml_text("a: b\n\tc: d\n"), BT_ARG);
@@ -319,7 +319,8 @@ static void test_all_faults(void **state) {
                                "optim:\n  lr: fast\ndata:\n  path: [[a], b]\nrun: {name: &x y}\n"
                                "train.precision: fp32\n";
     static const char *const wanted[] = {"unknown option 'train.stpes'", "unknown group 'optm'",
-                                         "optim.lr must be a number", "plain one-line values only",
+                                         "optim.lr must be a number",
+                                         "only plain values of one line",
                                          "anchors are not supported"};
     size_t n_pos, lines = 0;
     const char *pos;
@@ -420,7 +421,8 @@ static void test_keys_of_other_programs(void **state) {
         "F:1:41: 'sets.form' differs between the data sets of one run");
     check_refused_setting(parse_foreign_yaml("sets: [{path: a, field: x}]\n"),
                           "F:1:18: 'sets.field' is not read ('bitrain help options' lists data.*)");
-    check_refused_setting(parse_foreign_yaml("sets: [[a]]\n"), "F:1:8: a list in a list");
+    check_refused_setting(parse_foreign_yaml("sets: [[a]]\n"),
+                          "F:1:8: a list inside a list is not supported");
     check_refused_setting(parse_foreign_yaml("sets: [{path: [a]}]\n"),
                           "F:1:9: 'sets.path' is not read ('bitrain help options' lists data.*)");
     /* Keys of other programs are recognized only at the top level. */

@@ -294,7 +294,7 @@ static void verification_during_training(void **state) {
     const ckpt_reading how = {.stop = &stop};
     assert_int_equal(ckpt_file_read_whole(saved.path, &m.files[0], m.generation, 1, &how, &err),
                      BT_STOPPED);
-    assert_non_null(strstr(err.msg, "' was not read to its end"));
+    assert_non_null(strstr(err.msg, "' was not read completely"));
     stop = false;
     check_ok(ckpt_file_read_whole(saved.path, &m.files[0], m.generation, 1, &how, &err), &err);
     ckpt_manifest_release(&m);

@@ -258,8 +258,9 @@ static void the_reason_for_skipping_a_checkpoint(void **state) {
     assert_int_equal(bt_ckpt_find(NULL, saved.path, path, sizeof path, NULL, &why, &err),
                      BT_FORMAT);
     assert_int_equal(strncmp(bt_text_str(&why), "step-000000000200 passed over: '", 32), 0);
-    snprintf(says, sizeof says, "no checkpoint in '%s' can be used; the last one tried: '%s",
-             saved.path, manifest);
+    snprintf(says, sizeof says,
+             "no checkpoint in '%s' can be used; the error of the last one is: '%s", saved.path,
+             manifest);
     says[440] = '\0';
     assert_int_equal(strncmp(err.msg, says, strlen(says)), 0);
     bt_text_release(&why);
@@ -356,7 +357,7 @@ static void results_of_a_save(void **state) {
     fill_meta(&meta, 80, 2);
     bt_ckpt_job job = {.dir = s->dir, .meta = &meta, .keep = 1};
     assert_int_equal(bt_ckpt_save(bt_comm_world(), &job, NULL, &err), BT_ARG);
-    assert_string_equal(err.msg, "nothing to save: no rank gave a slice");
+    assert_string_equal(err.msg, "no rank has anything to save");
     expect_listing(s->dir, "attempt attempt.lock step-000000000070 ");
     memset(tmp, 'x', sizeof tmp - 1);
     tmp[sizeof tmp - 1] = '\0';
@@ -397,7 +398,7 @@ static void a_fence_that_cannot_be_written(void **state) {
     assert_int_equal(bt_ckpt_begin(s->dir, 0, &err), BT_BUSY);
     expect_text(s->dir, "attempt", "1\n");
     assert_non_null(strstr(err.msg, "attempt 0 may not write to '"));
-    assert_non_null(strstr(err.msg, "': attempt 1 began there"));
+    assert_non_null(strstr(err.msg, "', because the newer attempt 1 has begun there"));
 }
 
 /* If no file can be created in the folder, the number of a new attempt is written into the existing file. If that file
@@ -464,7 +465,8 @@ static void folders_of_states(void **state) {
             assert_int_equal(chmod(which, modes[i]), 0);
             err = (bt_err)BT_ERR_INIT;
             assert_int_equal(bt_memory_dir_make(dir, &err), modes[i] == 0755 ? BT_OK : BT_IO);
-            snprintf(path, sizeof path, "'%s' is not a folder of this user alone", which);
+            snprintf(path, sizeof path, "'%s' is not a folder that only this user can access",
+                     which);
             if (modes[i] != 0755) assert_string_equal(err.msg, path);
             assert_int_equal(chmod(which, 0700), 0);
         }
@@ -492,7 +494,10 @@ static void folders_of_states(void **state) {
     static const char *const odd[] = {"states", "/states", ""};
     for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
         assert_int_equal(bt_memory_dir_make(odd[i], &err), BT_IO);
-        snprintf(path, sizeof path, "'%s' cannot hold states in memory", odd[i]);
+        snprintf(path, sizeof path,
+                 "'%s' cannot be the folder of states in memory: its path is too long or does not "
+                 "end with '/states'",
+                 odd[i]);
         assert_string_equal(err.msg, path);
         bt_memory_dir_remove(odd[i]);
     }

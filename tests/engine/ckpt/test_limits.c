@@ -253,7 +253,7 @@ static void files_are_read_up_to_a_limit(void **state) {
     free(data);
     assert_int_equal(ckpt_slurp(path, 4, &data, &n, &err), BT_FORMAT);
     assert_true(!data && n == 0);
-    assert_non_null(strstr(err.msg, "is 5 bytes, limit 4"));
+    assert_non_null(strstr(err.msg, "has 5 bytes, more than the limit of 4"));
     assert_int_equal(ckpt_slurp(s->dir, 4, &data, &n, &err), BT_FORMAT);
     strcat(path, ".none");
     assert_int_equal(ckpt_slurp(path, 4, &data, &n, &err), BT_NOTFOUND);
@@ -296,7 +296,7 @@ static void attempts_count_up(void **state) {
     expect_attempt(s, "no number");
     assert_int_equal(bt_ckpt_next_attempt(s->dir, 0), 9);
     assert_int_equal(bt_ckpt_begin(s->dir, 9, &err), BT_FORMAT);
-    assert_non_null(strstr(err.msg, "does not hold an attempt number"));
+    assert_non_null(strstr(err.msg, "does not contain the number of an attempt"));
     static const char *const bad[] = {"-1", "2147483648", "7x", ""};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         expect_attempt(s, bad[i]);
@@ -324,7 +324,7 @@ static void a_fresh_folder_holds_no_checkpoint(void **state) {
     check_ok(bt_ckpt_prepare(s->dir, false, &err), &err);
     assert_int_equal(bt_ckpt_prepare(s->dir, true, &err), BT_BUSY);
     assert_int_equal(bt_ckpt_check(s->dir, true, &err), BT_BUSY);
-    assert_non_null(strstr(err.msg, "holds checkpoints already"));
+    assert_non_null(strstr(err.msg, "already contains checkpoints"));
 }
 
 /* Removing an absent folder succeeds, and files that do not belong to the checkpoint remain. */

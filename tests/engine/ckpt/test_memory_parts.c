@@ -241,7 +241,7 @@ static void parts_of_one_state_are_loaded(void **state) {
         assert_int_equal(unlink(path), 0);
     }
     assert_int_equal(bt_memory_state_load(w->dir, &id, &all, 1, &err), BT_FORMAT);
-    assert_non_null(strstr(err.msg, "has 2 of 4 ranks' parts of step 12"));
+    assert_non_null(strstr(err.msg, "has the parts of only 2 of 4 ranks for step 12"));
 }
 
 static void older_attempts_are_dropped(void **state) {
@@ -333,7 +333,7 @@ static void a_file_that_cannot_be_created_is_reported(void **state) {
     assert_int_equal(unlink(s.path), 0);
     signal(SIGXFSZ, SIG_IGN); /* The file size is limited by RLIMIT_FSIZE. */
     assert_int_not_equal(ckpt_segment_take(&s, UINT64_C(1) << 62, &err), BT_OK);
-    assert_non_null(strstr(err.msg, "cannot take 4398046511104.0 MiB for '"));
+    assert_non_null(strstr(err.msg, "cannot allocate 4398046511104.0 MiB for '"));
     assert_null(s.at);
 }
 

@@ -333,7 +333,7 @@ static void test_lack_of_space_is_an_error(void **state) {
     bt_memory_state *m = NULL;
     assert_int_equal(bt_memory_state_open(&m, &cfg, &err), BT_IO);
     assert_null(m);
-    assert_non_null(strstr(err.msg, "MiB left, two states take"));
+    assert_non_null(strstr(err.msg, "MiB of free space, but two states need"));
     char path[400];
     name_of_segment(path);
     assert_string_equal(path, "");
@@ -371,7 +371,8 @@ static void test_free_space_is_kept(void **state) {
     free_bytes = bytes + spare - 64;
     assert_null(open_in(s, shared, 1, NULL, &err));
     assert_int_equal(err.code, BT_IO);
-    snprintf(says, sizeof says, "'%s' has %.1f MiB left, two states take %.1f", shared,
+    snprintf(says, sizeof says,
+             "'%s' has only %.1f MiB of free space, but two states need %.1f MiB", shared,
              (double)free_bytes / 1048576, (double)bytes / 1048576);
     assert_string_equal(err.msg, says);
     free_bytes = bytes + spare;

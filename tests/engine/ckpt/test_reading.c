@@ -123,7 +123,7 @@ static void the_first_damage_is_named(void **state) {
         err = (bt_err)BT_ERR_INIT;
         assert_int_equal(ckpt_file_verify(path, &m.files[0], m.generation, 1, &err), BT_FORMAT);
         const section_head *h = &sections[k].head;
-        snprintf(says, sizeof says, "': bytes %llu..%llu ('%s' %s) have hash ",
+        snprintf(says, sizeof says, "': bytes %llu..%llu ('%s' %s) have the hash ",
                  (unsigned long long)sections[k].data_offset,
                  (unsigned long long)(sections[k].data_offset + h->count * h->elem_bytes - 1),
                  h->tensor, h->state);
@@ -172,7 +172,7 @@ static void every_damaged_part_is_named(void **state) {
              (unsigned long long)parts[n].begin, (unsigned long long)(foot - 1));
     n++;
     parts[n].begin = foot, parts[n].end = f->bytes;
-    snprintf(parts[n++].says, 64, "its last 48 bytes (foot) are damaged");
+    snprintf(parts[n++].says, 64, "the last 48 bytes (foot) are damaged");
     for (size_t i = 0; i < n; i++)
         for (uint64_t at = parts[i].begin; at < parts[i].end; at++) {
             flip_bit_of_byte(file, at);
@@ -204,7 +204,7 @@ static void every_damaged_part_is_named(void **state) {
         other.bytes = (uint64_t)((int64_t)other.bytes + more);
         err = (bt_err)BT_ERR_INIT;
         assert_int_equal(ckpt_file_verify(path, &other, m.generation, 1, &err), BT_FORMAT);
-        assert_non_null(strstr(err.msg, more > 0 ? "(truncated)" : "(something was appended)"));
+        assert_non_null(strstr(err.msg, more > 0 ? "(truncated)" : "(other data were appended)"));
     }
     free(sections);
     ckpt_manifest_release(&m);
@@ -255,10 +255,14 @@ static void sealed_invalid_parts_are_refused(void **state) {
         err = (bt_err)BT_ERR_INIT;
         assert_int_equal(ckpt_file_open(saved.path, f, m.generation, 1, NULL, NULL, &err),
                          how == 7 ? BT_OK : BT_FORMAT);
-        static const char *const says[] = {"has version 0, this", "has version 3, this",
-                                           "disagree about",      "disagree about",
-                                           "another save",        "another save",
-                                           "another save",        ""};
+        static const char *const says[] = {"has version 0, but this",
+                                           "has version 3, but this",
+                                           "disagree about",
+                                           "disagree about",
+                                           "another save",
+                                           "another save",
+                                           "another save",
+                                           ""};
         if (!strstr(err.msg, says[how])) fail_msg("head %d: '%s'", how, err.msg);
     }
     write_at(file, 0, &head, sizeof head);
@@ -290,7 +294,7 @@ static void sealed_invalid_parts_are_refused(void **state) {
         assert_int_equal(ckpt_file_open(saved.path, f, m.generation, 1, NULL, &list, &err),
                          BT_FORMAT);
         static const char *const says[] = {"(head of section 1) are damaged",
-                                           "section 2 is not where it should be",
+                                           "section 2 does not begin at byte",
                                            "section 1 describes an impossible slice"};
         if (!strstr(err.msg, says[how])) fail_msg("section %d: '%s'", how, err.msg);
         assert_null(list);

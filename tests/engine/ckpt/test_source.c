@@ -144,7 +144,8 @@ static void drawn_slices_of_drawn_sections(void **state) {
             if (code == BT_OK) continue;
             char says[120];
             snprintf(says, sizeof says,
-                     "checkpoint 'fake' holds %d of the %d requested elements of 'w' (weight)",
+                     "the checkpoint 'fake' contains only %d of the %d requested elements of 'w' "
+                     "(weight)",
                      (int)found, (int)want.count);
             assert_string_equal(err.msg, says);
         }
@@ -214,7 +215,7 @@ static void absent_tensors_are_zero_or_an_error(void **state) {
     assert_int_equal(ckpt_source_fill(&f.from, &want, &err), BT_FORMAT);
     want.first = 0, want.tensor_elems = ELEMS - 1;
     assert_int_equal(ckpt_source_fill(&f.from, &want, &err), BT_FORMAT);
-    message_has(err.msg, "'w' of checkpoint 'fake' has 120 elements");
+    message_has(err.msg, "'w' of the checkpoint 'fake' has 120 elements");
     /* No section can have these names. */
     for (int of_state = 0; of_state < 2; of_state++) {
         const size_t n = of_state ? 32 : 56;
@@ -266,7 +267,8 @@ static void types_are_converted(void **state) {
             const bt_code code = ckpt_source_fill(&f.from, &want, &err);
             if (types[k] == BT_CKPT_U8) {
                 assert_int_equal(code, BT_FORMAT);
-                message_has(err.msg, "'w' (weight) of checkpoint 'fake' has elements of 4 bytes");
+                message_has(err.msg,
+                            "'w' (weight) of the checkpoint 'fake' has elements of 4 bytes");
                 continue;
             }
             check_ok(code, &err);

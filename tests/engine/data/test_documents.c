@@ -234,7 +234,7 @@ static void bad_json_lines_are_numbered(void **state) {
         {"[1]\n", "line 1: not a JSON object"},
         {"\"text\"\n", "line 1, column 6: not valid JSON"},
         {"{\"txt\":\"a\"}\n",
-         "line 1: no field 'text' (name the one that holds the text with data.field)"},
+         "line 1: no field 'text': set data.field to the field that contains the text"},
         {"{\"text\":5}\n", "line 1: field 'text' is not a string"},
         {"{\"text\":null}\n", "is not a string"},
         {"{\"text\":\"a\",\"text\":\"b\"}\n", "duplicate object key"},
@@ -264,7 +264,7 @@ static void bad_json_lines_are_numbered(void **state) {
         strcat(line, "}\n");
         bt_source f = source_of(fixture_text("deep.jsonl", line), BT_SOURCE_JSONL);
         assert_int_equal(read_all(&f, 1, "text", false, &r), BT_FORMAT);
-        assert_non_null(strstr(r.err.msg, depth == 65 ? "line 1: JSON nested deeper than 64"
+        assert_non_null(strstr(r.err.msg, depth == 65 ? "line 1: the JSON is nested more than 64"
                                                       : "line 1: field 'text' is not a string"));
         bt_text_release(&r.all);
     }
@@ -312,12 +312,14 @@ static void a_list_of_objects_is_rows(void **state) {
                                         "{\"text\":\"one\"}\n{\"text\":\"two\"}\n"};
     static const struct {
         const char *text, *words;
-    } bad[] = {{"[{\"text\":\"one\"}", "row 2: the list does not end: is the file complete?"},
+    } bad[] = {{"[{\"text\":\"one\"}",
+                "row 2: the closing ']' of the list is missing: is the file complete?"},
                {"[{\"text\":\"one\"} {\"text\":\"two\"}]", "row 2: a comma or ']' is missing"},
-               {"[{\"text\":\"one\"}] x", "the list has ended, and more follows"},
+               {"[{\"text\":\"one\"}] x", "the file continues after the end"},
                {"[{\"text\":\"one\"}, 5]", "row 2: not a JSON object"},
                {"[{\"text\":\"one\"}, {\"text\": 5}]", "row 2: field 'text' is not a string"},
-               {"[{\"text\":\"one\"}, {\"text\": \"x", "row 2: an object does not end"},
+               {"[{\"text\":\"one\"}, {\"text\": \"x",
+                "row 2: the closing '}' of an object is missing"},
                {"{\n\"data\": [{\"text\":\"one\"}]\n}", "jq -c '.data[]'"},
                {"{\"format\":\"bitrain-tokenizer\"}", "is a tokenizer: give it with --tokenizer"}};
     reading r;
@@ -434,7 +436,8 @@ static void skipped_rows_are_counted(void **state) {
     notes_of("keys.json", BT_SOURCE_JSONL,
              "[{\"id\":1,\"text\":\"a\",\"meta\":{\"u\":1}},{\"id\":2,\"text\":\"b\"}]", "ab",
              " keys of rows that are not used: id (2), meta (1)\n");
-    notes_of("all.jsonl", BT_SOURCE_JSONL, "{}\n[]\n", NULL, "all 2 rows are bad; the first: '");
+    notes_of("all.jsonl", BT_SOURCE_JSONL, "{}\n[]\n", NULL,
+             "all 2 rows are unusable; the first error: '");
     notes_of(
         "latin.txt", BT_SOURCE_TEXT, "na\xefve caf\xe9 \xc3\xa9\n", "na\xefve caf\xe9 \xc3\xa9\n",
         "!2 bytes of 'latin.txt' are not UTF-8 and are trained on as they are (if it is Latin-1: "
@@ -515,7 +518,7 @@ static void a_file_that_grows_is_noticed(void **state) {
     bt_source f = source_of(fixture_text("grows.txt", "abc"), BT_SOURCE_TEXT);
     fixture_text("grows.txt", "abcdef");
     assert_int_equal(read_all(&f, 1, "", false, &r), BT_BUSY);
-    assert_non_null(strstr(r.err.msg, "changed while it was read (6 bytes, had 3)"));
+    assert_non_null(strstr(r.err.msg, "changed while it was read (6 bytes read, 3 bytes before)"));
     bt_text_release(&r.all);
     char gone[300];
     strcpy(gone, f.path);

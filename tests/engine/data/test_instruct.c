@@ -270,7 +270,7 @@ static void bad_rows_are_left_out_on_demand(void **state) {
     bt_loader_cfg c = cfg_of(path, BT_FORM_MESSAGES, 160);
     bt_loader *l;
     assert_int_equal(bt_loader_open(&l, &c, &err), BT_FORMAT);
-    assert_non_null(strstr(err.msg, "skip.jsonl' line 2: message 2 is of 'user'"));
+    assert_non_null(strstr(err.msg, "skip.jsonl' line 2: message 2 has the role 'user'"));
     c.skip_bad_rows = true;
     c.cache_dir = fixture_path("cache");
     for (int again = 0; again < 2; again++) {
@@ -372,8 +372,8 @@ static void unusable_single_answers_are_refused(void **state) {
     open_singles(BAD("p", "a"), BT_ROWS_MISMATCHED, 200,
                  "all 1 answers to train on are undesirable");
     open_singles(GOOD("p", "a") BAD("q", "b"), BT_ROWS_PAIRS, 200,
-                 "is one answer with a label, and tune.preference compares two");
-    open_singles(GOOD("p", "a") BAD("q", "b"), BT_ROWS_MISMATCHED, 64, "raise model.seq_len");
+                 "has a single answer with a label, but this tune.preference compares two");
+    open_singles(GOOD("p", "a") BAD("q", "b"), BT_ROWS_MISMATCHED, 64, "increase model.seq_len");
 }
 
 static void assert_line_refused(bt_form_kind kind, const char *line, const char *words) {
@@ -409,7 +409,7 @@ static void lines_of_another_form_are_refused(void **state) {
                         "field 'output' is not a string");
     assert_line_refused(BT_FORM_ALPACA,
                         "{\"instruction\": \"a\", \"output\": \"b\", \"history\": [[\"q\"]]}",
-                        "field 'history': entry 1 is not a pair");
+                        "field 'history': entry 1 is not a list of two strings");
     assert_line_refused(BT_FORM_PREFERENCE, "{\"prompt\": \"a\", \"completion\": \"b\"}",
                         "field 'label' is missing");
     assert_line_refused(BT_FORM_PREFERENCE,
@@ -428,19 +428,19 @@ static void lines_of_another_form_are_refused(void **state) {
                         "(it looks like data.form=messages)");
     assert_line_refused(BT_FORM_MESSAGES, "{\"messages\": \"x\"}",
                         "field 'messages' is not a list");
-    assert_line_refused(BT_FORM_MESSAGES, "{\"messages\": []}", "has no question");
+    assert_line_refused(BT_FORM_MESSAGES, "{\"messages\": []}", "has no message of a user");
     assert_line_refused(BT_FORM_MESSAGES, "{\"messages\": [{\"content\": \"x\"}]}",
                         "message 1 has no 'role'");
     assert_line_refused(BT_FORM_MESSAGES, "{\"messages\": [{\"role\": \"user\"}]}",
                         "message 1 has no 'content'");
     assert_line_refused(BT_FORM_MESSAGES,
                         "{\"messages\": [{\"role\": \"tool\", \"content\": \"x\"}]}",
-                        "message 1: there is no role 'tool'");
+                        "message 1: the role 'tool' is unknown");
     assert_line_refused(BT_FORM_MESSAGES, "{\"messages\": [{\"role\": \"user\", \"content\": 1}]}",
                         "message 1: its content is not a string");
-    assert_line_refused(BT_FORM_MESSAGES,
-                        "{\"messages\": [{\"role\": \"assistant\", \"content\": \"x\"}]}",
-                        "message 1 is of 'assistant' where 'user' has the turn");
+    assert_line_refused(
+        BT_FORM_MESSAGES, "{\"messages\": [{\"role\": \"assistant\", \"content\": \"x\"}]}",
+        "message 1 has the role 'assistant', but the role 'user' is expected there");
     assert_line_refused(
         BT_FORM_MESSAGES,
         "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image\"}]}]}",
@@ -474,7 +474,7 @@ static void long_conversations_are_never_cut_silently(void **state) {
     (void)state;
     assert_int_equal(long_conversation(BT_TOO_LONG_REFUSE, &f), BT_ARG);
     assert_non_null(strstr(err.msg, "conversation 2 of '"));
-    assert_non_null(strstr(err.msg, "a sequence 64 (raise model.seq_len"));
+    assert_non_null(strstr(err.msg, "but a sequence has 64: increase model.seq_len"));
     assert_int_equal(long_conversation(BT_TOO_LONG_SKIP, &f), BT_OK);
     assert_int_equal(f.skipped, 1);
     assert_int_equal(f.documents, 1);

@@ -234,12 +234,12 @@ static void fold_texts(void **state) {
     } rows[] = {{"", 0.05, NULL},
                 {"1/1", 0.9, NULL},
                 {"2/20", 0.05, NULL},
-                {"2/3", 0.4, "(use data.val_frac=0.333 or less)"},
-                {"0/5", 0.05, "is not I/K"},
-                {"6/5", 0.05, "is not I/K"},
-                {"1/", 0.05, "is not I/K"},
-                {"-1/5", 0.05, "is not I/K"},
-                {"1/5x", 0.05, "is not I/K"}};
+                {"2/3", 0.4, "(set data.val_frac=0.333 or less)"},
+                {"0/5", 0.05, "is not of the form I/K"},
+                {"6/5", 0.05, "is not of the form I/K"},
+                {"1/", 0.05, "is not of the form I/K"},
+                {"-1/5", 0.05, "is not of the form I/K"},
+                {"1/5x", 0.05, "is not of the form I/K"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         bt_err err = BT_ERR_INIT;
         bt_fold fold;
@@ -284,7 +284,7 @@ static void bad_data_is_named(void **state) {
     bt_loader_cfg cfg;
     check_refused_data(fixture_cfg(fixture_path("nothing.txt")), BT_NOTFOUND, "nothing.txt");
     check_refused_data(fixture_cfg(fixture_text("empty.txt", "")), BT_ARG,
-                       "0 tokens for training; one sequence needs 17");
+                       "0 tokens for training, but one sequence needs 17");
     check_refused_data(fixture_cfg(fixture_text("short.txt", "too short")), BT_ARG,
                        "one sequence needs 17");
     check_refused_data(fixture_cfg(fixture_write("binary.txt", "abc\0def", 7)), BT_FORMAT,
@@ -300,7 +300,7 @@ static void bad_data_is_named(void **state) {
     cfg = fixture_cfg(
         fixture_text("fine.txt", "this is long enough for the sequence of sixteen bytes"));
     cfg.split = BT_SPLIT_VAL;
-    check_refused_data(cfg, BT_ARG, "raise data.val_frac");
+    check_refused_data(cfg, BT_ARG, "increase data.val_frac");
     cfg.V = 100;
     check_refused_data(cfg, BT_ARG, "model.vocab=256");
     cfg = fixture_cfg("synth:chain");
@@ -333,7 +333,7 @@ static void folders_are_sorted_and_hidden_files_skipped(void **state) {
     snprintf(command, sizeof command, "rm %s/b2 && ln -s b/c %s/c && ln -s . %s/loop", dir, dir,
              dir);
     assert_int_equal(system(command), 0);
-    check_refused_data(cfg, BT_ARG, "nested deeper");
+    check_refused_data(cfg, BT_ARG, "nested more than");
     snprintf(command, sizeof command, "rm %s/loop", dir);
     assert_int_equal(system(command), 0);
     cfg.val_frac = 0;

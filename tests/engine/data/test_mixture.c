@@ -102,11 +102,11 @@ static void bad_weights_are_refused(void **state) {
     check_refused_mixture("3", 2, "1 weight in '3' for 2 sources");
     check_refused_mixture("1:2:3", 2, "3 weights");
     check_refused_mixture("0:0", 2, "all sources have the weight 0");
-    check_refused_mixture("1:-1", 2, "no weight");
-    check_refused_mixture("1:x", 2, "'x' is no weight");
-    check_refused_mixture("1:1,5", 2, "is not ',STEP=WEIGHTS'");
-    check_refused_mixture("1:1;", 2, "is not ',STEP=WEIGHTS'");
-    check_refused_mixture("1:1,9=1:2,9=2:1", 2, "step 9 is not behind");
+    check_refused_mixture("1:-1", 2, "does not begin with a weight");
+    check_refused_mixture("1:x", 2, "'x' does not begin with a weight");
+    check_refused_mixture("1:1,5", 2, "is not of the form ',STEP=WEIGHTS'");
+    check_refused_mixture("1:1;", 2, "is not of the form ',STEP=WEIGHTS'");
+    check_refused_mixture("1:1,9=1:2,9=2:1", 2, "step 9 is not greater than");
     check_refused_mixture("1:1,9=0:0", 2, "all sources have the weight 0");
     check_refused_mixture("99999.9999:0.0001", 2, "have a period of");
 }

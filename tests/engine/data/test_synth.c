@@ -86,7 +86,7 @@ static void unknown_synthetic_data_are_refused(void **state) {
     assert_non_null(strstr(err.msg, "synth:chain"));
     cfg = fixture_cfg("synth:chain\nsynth:random");
     assert_int_equal(bt_loader_open(&l, &cfg, &err), BT_ARG);
-    assert_non_null(strstr(err.msg, "cannot be mixed"));
+    assert_non_null(strstr(err.msg, "cannot be combined"));
 }
 
 int main(void) {

@@ -125,13 +125,13 @@ static void damaged_files_are_refused(void **state) {
     assert_file_refused(fixture_write("cut9.gz", out, n - 1),
                         "ends in the middle of its gzip data");
     out[n / 2] ^= 0x55;
-    assert_file_refused(fixture_write("bad.gz", out, n), "is damaged, or no gzip data");
+    assert_file_refused(fixture_write("bad.gz", out, n), "is damaged or not a gzip file");
     n = compress_zstd(out, 2 * N, text, N, 1);
     assert_file_refused(fixture_write("cut.zst", out, n / 2),
                         "ends in the middle of its zstd data");
     out[0] ^= 1;
-    assert_file_refused(fixture_write("bad.zst", out, n), "is damaged, or no zstd data");
-    assert_file_refused(fixture_text("plain.gz", text), "no gzip data");
+    assert_file_refused(fixture_write("bad.zst", out, n), "is damaged or not a zstd file");
+    assert_file_refused(fixture_text("plain.gz", text), "not a gzip file");
     assert_file_refused(fixture_text("none.gz", ""), "ends in the middle");
     free(out);
     free(text);

@@ -189,7 +189,7 @@ static void parts_are_one_model(void **state) {
     assert_memory_equal(whole, parts, sizeof whole);
     assert_int_equal(
         bt_model_file_open(&s, golden_path("quantised/part-00002-of-00002.gguf"), &err), BT_FORMAT);
-    assert_non_null(strstr(err.msg, "part 2 of 2 of a split file: name the first one"));
+    assert_non_null(strstr(err.msg, "part 2 of 2 of a split file: give the first part"));
     snprintf(command, sizeof command, "cp %s %s", path, fixture_path(first));
     assert_int_equal(system(command), 0);
     assert_int_equal(bt_model_file_open(&s, fixture_path(first), &err), BT_NOTFOUND);

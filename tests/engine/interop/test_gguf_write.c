@@ -341,11 +341,11 @@ static void traps_are_refused_or_reported(void **state) {
                         "rows of 32 elements, tq2_0 needs multiples of 256");
     assert_gguf_refused("bitnet-tq/bitnet-tq-tq1_0.gguf",
                         (bt_convert_job){.number = BT_NUM_I2_S, .scale_tensors = true},
-                        "has the scale of a tensor behind its codes");
+                        "stores the scale of a tensor after its codes");
     assert_gguf_refused("llama/hf", (bt_convert_job){.number = BT_NUM_TQ2_0},
                         "is for ternary models");
     assert_gguf_refused("llama/hf", (bt_convert_job){.number = BT_NUM_PACKED},
-                        "GGUF has no type 'packed'");
+                        "GGUF files cannot have the type 'packed'");
     made m = write_as("bitnet/hf", "t.gguf",
                       (bt_convert_job){.number = BT_NUM_F32, .any_activation = true});
     assert_non_null(strstr(m.notes, "computes silu where this model has relu2"));
@@ -458,7 +458,8 @@ static void gemma_that_llama_cpp_computes_otherwise_is_refused(void **state) {
     bt_err err = BT_ERR_INIT;
     s->cfg.window_every = 3;
     assert_int_equal(bt_gguf_arch_check(BT_ARCH_GEMMA2, &s->cfg, false, &err), BT_UNSUPPORTED);
-    assert_non_null(strstr(err.msg, "a global layer every 2 of gemma2, this model every 3"));
+    assert_non_null(
+        strstr(err.msg, "every layer 2 of gemma2 is global, but in this model every layer 3"));
     s->cfg.window_every = 2;
     s->cfg.act = BT_ACT_SILU;
     assert_int_equal(bt_gguf_arch_check(BT_ARCH_GEMMA2, &s->cfg, false, &err), BT_UNSUPPORTED);
@@ -482,9 +483,9 @@ static void tokens_with_one_text_are_refused(void **state) {
     memcpy(at, "th\"}           ", 15); /* including the quote and brace behind it */
     bt_tokenizer *t = NULL;
     assert_int_not_equal(bt_tokenizer_parse(&t, json.data, json.len, &err), BT_OK);
-    const char *gives = strstr(err.msg, "its content gives ");
+    const char *gives = strstr(err.msg, "its content has the hash ");
     if (!gives) fail_msg("%s", err.msg);
-    memcpy(hash + 8, gives + 18, 16);
+    memcpy(hash + 8, gives + 25, 16);
     if (bt_tokenizer_parse(&t, json.data, json.len, &err) != BT_OK) fail_msg("%s", err.msg);
     bt_tokenizer_free(s->tokenizer);
     s->tokenizer = t;

@@ -300,7 +300,7 @@ static void assert_hf_refused(const char *from, bt_convert_job job, const char *
 static void unsupported_models_are_refused(void **state) {
     (void)state;
     assert_hf_refused("llama/hf", (bt_convert_job){.to = BT_TO_HF, .number = BT_NUM_Q8_0},
-                      "no type 'q8_0'");
+                      "cannot have the type 'q8_0'");
     assert_hf_refused("llama/hf", (bt_convert_job){.to = BT_TO_HF, .number = BT_NUM_PACKED},
                       "dense");
     bt_err err = BT_ERR_INIT;

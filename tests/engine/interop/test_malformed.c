@@ -34,7 +34,7 @@ static void headers_of_safetensors(void **state) {
     } bad[] = {
         {"{" T("a", "F32", "[2]", "[0,8]") "}", 1000, 8, "has a length of 1000 bytes"},
         {"{" T("a", "F32", "[2]", "[0,8]") "}", UINT64_MAX, 8, "has a length of"},
-        {"{" T("a", "F32", "[2]", "[0,8]") "}", 1, 8, "allowed are 2"},
+        {"{" T("a", "F32", "[2]", "[0,8]") "}", 1, 8, "but 2 to"},
         {" {" T("a", "F32", "[2]", "[0,8]") "}", 0, 8, "does not begin with '{'"},
         {"[1,2]", 0, 8, "does not begin with '{'"},
         {"{" T("a", "F32", "[2e0]", "[0,8]") "}", 0, 8, "plain whole numbers"},
@@ -46,8 +46,8 @@ static void headers_of_safetensors(void **state) {
         {"{" T("a", "F32", "[2]", "[0,8]") "," T("a", "F32", "[2]", "[0,8]") "}", 0, 8,
          "duplicate"},
         {"{" T("a", "F32", "[2]", "[0,99999999999999999999]") "}", 0, 8, "not valid JSON"},
-        {"{}", 0, 8, "holds no tensor"},
-        {"{\"__metadata__\":{\"format\":\"pt\"}}", 0, 0, "holds no tensor"},
+        {"{}", 0, 8, "contains no tensor"},
+        {"{\"__metadata__\":{\"format\":\"pt\"}}", 0, 0, "contains no tensor"},
         {"{\"__metadata__\":{\"n\":1}," T("a", "F32", "[2]", "[0,8]") "}", 0, 8, "is not a text"},
         {"{\"__metadata__\":[]," T("a", "F32", "[2]", "[0,8]") "}", 0, 8, "is not an object"},
         {"{\"a\":[1]}", 0, 8, "does not have 'dtype'"},
@@ -77,7 +77,7 @@ static void headers_of_safetensors(void **state) {
     assert_int_equal(safetensors("{" T("a", "F32", "[2]", "[0,8]") "}  ", 0, 8, &err), BT_OK);
     char deep[400] = "{\"a\":";
     for (int i = 0; i < 100; i++) strcat(deep, "[");
-    says(safetensors(deep, 0, 0, &err), &err, "nested deeper");
+    says(safetensors(deep, 0, 0, &err), &err, "nested more than");
     char name[300];
     memset(name, 'n', sizeof name);
     snprintf(name + 120, 100, "\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}");
@@ -106,7 +106,7 @@ static void shards_and_their_index(void **state) {
     (void)state;
     size_t n;
     write_folder("s1", "{\"weight_map\":{\"a\":\"../x.safetensors\"}}");
-    opens_not("s1", "is in the index without a file");
+    opens_not("s1", "the index does not name a file");
     write_folder("s2", "{\"weight_map\":{}}");
     opens_not("s2", "no 'weight_map'");
     write_folder("s3", "{\"weight_map\":");
@@ -134,7 +134,7 @@ static void shards_and_their_index(void **state) {
     unlink(fixture_path("s8/model.safetensors.index.json"));
     opens_not("s8", "has neither");
     fixture_text("s8/pytorch_model.bin", "x");
-    opens_not("s8", "has its weights in 'pytorch_model.bin', which is not read: convert it with");
+    opens_not("s8", "are in 'pytorch_model.bin', whose format is not supported: convert it with");
 }
 
 /* Common kinds of files are recognized, and the error names the remedy. */
@@ -156,7 +156,7 @@ static void well_known_files_in_place_of_weights(void **state) {
         opens_not("s9", rows[i].words);
     }
     fixture_write("s9/config.json", rows[0].bytes, rows[0].n);
-    opens_not("s9", "it is a Git LFS pointer and not the file itself, not JSON");
+    opens_not("s9", "the file is a Git LFS pointer and not the file itself, not JSON");
 }
 
 /* ---- config.json -------------------------------------------------------------------------------- */
@@ -195,18 +195,18 @@ static void configurations_of_gemma(void **state) {
         {"\"use_bidirectional_attention\": false", "\"use_bidirectional_attention\": true",
          "'use_bidirectional_attention' is true"},
         {"\"full_attention\",", "\"full_attention\", \"full_attention\",",
-         "is not every Nth layer with full_attention"},
-        {"\"full_attention\",", "", "'layer_types' is no list of 3 layers"},
+         "is not in every Nth layer"},
+        {"\"full_attention\",", "", "'layer_types' is not a list of 3 layers"},
         {"\"full_attention\",", "\"chunked_attention\",", "of the kind 'chunked_attention'"},
         {"\"query_pre_attn_scalar\": 8", "\"query_pre_attn_scalar\": -8",
          "'query_pre_attn_scalar' is not a positive number"},
         {"\"final_logit_softcapping\": null", "\"final_logit_softcapping\": \"30\"",
          "'final_logit_softcapping' is not a positive number"},
-        {"\"gelu_pytorch_tanh\"", "\"quick_gelu\"", "'quick_gelu' is not computed here"},
+        {"\"gelu_pytorch_tanh\"", "\"quick_gelu\"", "'quick_gelu' is not supported"},
         {"\"rope_type\": \"default\"", "\"rope_type\": \"linear\", \"factor\": 8",
          "'rope_parameters.sliding_attention' is scaled"},
         {"\"Gemma3ForCausalLM\"", "\"Gemma3nForConditionalGeneration\"",
-         "'Gemma3nForConditionalGeneration' is not known here"},
+         "'Gemma3nForConditionalGeneration' is not supported"},
     };
     refuse_configurations("gemma3/hf/config.json", bad, sizeof bad / sizeof *bad);
 }
@@ -217,7 +217,7 @@ static void configurations(void **state) {
     (void)state;
     static const bad_config bad[] = {
         {"\"LlamaForCausalLM\"", "\"MambaForCausalLM\"",
-         "'MambaForCausalLM' is not known here (known: BitNetForCausalLM, LlamaForCausalLM, "
+         "'MambaForCausalLM' is not supported (supported: BitNetForCausalLM, LlamaForCausalLM, "
          "Qwen2ForCausalLM, Qwen3ForCausalLM, SmolLM3ForCausalLM, Phi3ForCausalLM, "
          "MistralForCausalLM, GemmaForCausalLM, Gemma2ForCausalLM, Gemma3ForCausalLM, "
          "BitnetForCausalLM)"},
@@ -228,7 +228,7 @@ static void configurations(void **state) {
         {"\"use_cache\": true", "\"num_local_experts\": 8", "'num_local_experts' is 8"},
         {"\"use_cache\": true", "\"is_causal\": false", "only causal attention"},
         {"\"use_cache\": true", "\"rope_scaling\": {\"factor\": 4.0}", "names no 'rope_type'"},
-        {"\"use_cache\": true", "\"rope_scaling\": [4]", "'rope_scaling' is no object"},
+        {"\"use_cache\": true", "\"rope_scaling\": [4]", "'rope_scaling' is not an object"},
         {"\"rope_type\": \"default\"", "\"rope_type\": \"default\", \"partial_rotary_factor\": 0.5",
          "is not 1"},
         {"\"attention_bias\": false", "\"attention_bias\": 1", "'attention_bias' is true"},
@@ -239,20 +239,20 @@ static void configurations(void **state) {
         {"\"hidden_size\": 32", "\"hidden_size\": 9223372036854775807", "is 9223372036854775807"},
         {"\"num_key_value_heads\": 2", "\"num_key_value_heads\": 3", "must divide"},
         {"\"head_dim\": 8", "\"head_dim\": 7", "must be even"},
-        {"\"hidden_act\": \"silu\"", "\"hidden_act\": \"gelu\"", "'gelu' is not computed here"},
+        {"\"hidden_act\": \"silu\"", "\"hidden_act\": \"gelu\"", "'gelu' is not supported"},
         {"\"rms_norm_eps\": 1e-06", "\"rms_norm_eps\": 0", "not a positive number"},
         {"\"rope_type\": \"default\"", "\"rope_type\": \"dynamic\"", "by the method 'dynamic'"},
         {"\"rope_type\": \"default\"", "\"rope_type\": \"llama3\"", "has no 'factor'"},
         {"\"rope_type\": \"default\"", "\"rope_type\": \"yarn\", \"factor\": 0.5", "at least 1"},
         {"\"rope_type\": \"default\"",
-         "\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 4", "below the latter"},
+         "\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 4", "less than rope_high"},
         {"\"rope_type\": \"default\"",
          "\"rope_type\": \"yarn\", \"factor\": 2, \"truncate\": false", "'truncate' of yarn"},
         {"\"rope_type\": \"default\"", "\"rope_type\": \"longrope\"",
          "'short_factor' of longrope is missing"},
         {"\"rope_type\": \"default\"", LONGROPE "[1, 1, 1, 1]",
          "'long_factor' of longrope is missing"},
-        {"\"rope_type\": \"default\"", LONGROPE "7", "'short_factor' of longrope is no list"},
+        {"\"rope_type\": \"default\"", LONGROPE "7", "'short_factor' of longrope is not a list"},
         {"\"rope_type\": \"default\"", LONGROPE "[1, -1], \"long_factor\": [1, 1]",
          "number 1 of 'short_factor' is not positive"},
         {"\"rope_type\": \"default\"", LONGROPE "[1, \"a\"], \"long_factor\": [1, 1]",
@@ -261,7 +261,7 @@ static void configurations(void **state) {
          "3 short factors and 4 long ones, but 4 pairs"},
         {"\"rope_type\": \"default\"",
          LONGROPE "[1, 1, 1, 1], \"long_factor\": [1, 1, 1, 1], \"short_mscale\": 1.2",
-         "'short_mscale' of longrope is not computed"},
+         "'short_mscale' of longrope is not supported"},
         {"\"rope_type\": \"default\"",
          LONGROPE "[1, 1, 1, 1], \"long_factor\": [1, 1, 1, 1], "
                   "\"original_max_position_embeddings\": 1.5",

@@ -60,10 +60,10 @@ static void heads_of_gguf(void **state) {
     (void)state;
     bytes b;
     memcpy(b.at, "GGML....................", b.n = 24);
-    gguf_not(&b, "no GGUF file");
+    gguf_not(&b, "not a GGUF file");
     head(&b, 3, 0, 0);
     b.n = 20;
-    gguf_not(&b, "no GGUF file");
+    gguf_not(&b, "not a GGUF file");
     head(&b, 4, 0, 0);
     gguf_not(&b, "version of GGUF is 4");
     head(&b, 0x03000000, 0, 0);
@@ -74,7 +74,7 @@ static void heads_of_gguf(void **state) {
     gguf_not(&b, "tensors");
     head(&b, 3, 0, 1);
     data(&b, 64);
-    gguf_not(&b, "a key without a name");
+    gguf_not(&b, "a key has no name");
 }
 
 static void key_of(bytes *b, const char *name, uint32_t type) {
@@ -130,15 +130,15 @@ static void keys_of_gguf(void **state) {
         u32(&b, 4);
         u32(&b, 1);
     }
-    gguf_not(&b, "'twice' is there twice");
+    gguf_not(&b, "'twice' occurs twice");
     for (uint32_t alignment = 0; alignment < 2; alignment++) {
         key_of(&b, "general.alignment", 4);
         u32(&b, alignment ? 33 : 0);
-        gguf_not(&b, "no power of two");
+        gguf_not(&b, "not a power of two");
     }
     key_of(&b, "general.alignment", 4);
     u32(&b, 1u << 20);
-    gguf_not(&b, "no power of two");
+    gguf_not(&b, "not a power of two");
 }
 
 static void tensors_of_gguf(void **state) {
@@ -159,12 +159,14 @@ static void tensors_of_gguf(void **state) {
         {"t", 2, UINT64_MAX, 2, 0, 0, 32, "size 0 is"},
         {"t", 2, UINT64_C(1) << 42, UINT64_C(1) << 42, 0, 0, 32, "size 1 is"},
         {"t", 2, UINT64_C(1) << 61, 3, 0, 0, 32, "more bytes than any file"},
-        {"t", 2, 4, 2, 39, 0, 32, "ggml's type mxfp4 (read are f32"},
-        {"t", 2, 4, 2, 23, 0, 32, "ggml's type iq4_xs (read are f32"},
-        {"t", 2, 4, 2, 12, 0, 32, "rows of 4 elements, no multiple of the 256 that q4_k"},
-        {"t", 2, 4, 2, 99, 0, 32, "ggml's type 99 (read are f32"},
+        {"t", 2, 4, 2, 39, 0, 32, "ggml's type mxfp4, which is not supported (supported: f32"},
+        {"t", 2, 4, 2, 23, 0, 32, "ggml's type iq4_xs, which is not supported (supported: f32"},
+        {"t", 2, 4, 2, 12, 0, 32,
+         "rows of 4 elements, which is not a multiple of the 256 elements in a block of q4_k"},
+        {"t", 2, 4, 2, 99, 0, 32, "ggml's type 99, which is not supported (supported: f32"},
         {"t", 2, 4, 2, UINT32_MAX, 0, 32, "ggml's type 4294967295"},
-        {"t", 2, 192, 1, 35, 0, 66, "rows of 192 elements, no multiple of the 256 that tq2_0"},
+        {"t", 2, 192, 1, 35, 0, 66,
+         "rows of 192 elements, which is not a multiple of the 256 elements in a block of tq2_0"},
         {"t", 2, 4, 2, 0, 32, 64, "begins at byte 32"},
         {"t", 2, 4, 2, 0, UINT64_MAX, 64, "begins at byte"},
         {"t", 2, 4, 2, 0, 0, 31, "beyond the end"},
@@ -184,7 +186,7 @@ static void tensors_of_gguf(void **state) {
     info(&b, "t", 2, 4, 2, 0, 0);
     info(&b, "t", 2, 4, 2, 0, 32);
     data(&b, 64);
-    gguf_not(&b, "'t' is there twice");
+    gguf_not(&b, "'t' occurs twice");
     head(&b, 3, 2, 0);
     info(&b, "t", 2, 4, 2, 0, 0);
     info(&b, "u", 2, 4, 2, 0, 16);
@@ -220,7 +222,8 @@ static void patched(const char *file, const char *key, size_t skip, const char *
 static void models_in_gguf(void **state) {
     (void)state;
     static const char l[] = "llama/llama-f32.gguf";
-    patched(l, "general.architecture", 12, "mamba", 5, "'mamba' is not known here (known: bitnet");
+    patched(l, "general.architecture", 12, "mamba", 5,
+            "'mamba' is not supported (supported: bitnet");
     patched(l, "general.architecture", 0, "\x08", 1, NULL);
     patched(l, "llama.block_coun", 0, "x", 1, "'llama.block_count' is missing");
     patched(l, "llama.block_count", 4, "\x00\x00\x00\x00", 4, "is 0; 1 to 1024");
@@ -292,8 +295,8 @@ static void values(void **state) {
         size_t n;
         const char *words;
     } bad[] = {
-        {"llama/llama-f32.gguf", 64, "\x00\x00\xc0\x7f", 4, "holds nan"},
-        {"llama/llama-f32.gguf", 64, "\x00\x00\x80\x7f", 4, "holds inf"},
+        {"llama/llama-f32.gguf", 64, "\x00\x00\xc0\x7f", 4, "contains nan"},
+        {"llama/llama-f32.gguf", 64, "\x00\x00\x80\x7f", 4, "contains inf"},
         {"bitnet/hf-packed-bitlinear/model.safetensors", 0, "\xff", 1, "the code 3"},
         {"bitnet/bitnet-f32.gguf", 512, "\x00\x00\x80\x3f\x00\x00\x00\x40", 8,
          "a ternary tensor has one scale"},

@@ -76,7 +76,7 @@ static void keys_of_another_hub_are_reported(void **state) {
     must_make("old", true);
     assert_int_equal(unlink(path_in_dir("hub.key")), 0);
     assert_int_equal(bt_curve_make(dir, "old", &made, &err), BT_ARG);
-    assert_non_null(strstr(err.msg, "old.key' is of another hub"));
+    assert_non_null(strstr(err.msg, "old.key' belongs to another hub"));
     assert_int_equal(unlink(path_in_dir("old.key")), 0);
     must_make("old", true);
     check_accepted_key("old");

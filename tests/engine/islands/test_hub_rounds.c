@@ -132,7 +132,7 @@ static void fragments_take_turns(void **state) {
     w = WORLD(1, "--mode", "diloco", "--set", "islands.fragments=3", "--codec", "int8",
               "--staleness", "2");
     hello(w, 0, "");
-    assert_non_null(strstr(w->at[0].refused, "--staleness must be 0"));
+    assert_non_null(strstr(w->at[0].refused, "set --staleness 0"));
     close_world(w);
 }
 

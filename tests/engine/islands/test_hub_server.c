@@ -515,7 +515,7 @@ static void foreign_messages_are_refused(void **state) {
     post(w, 0,
          (bt_island_head){.type = BT_ISLAND_PUSH, .seq = w->at[0].seq--, .bytes = sizeof push},
          &push);
-    assert_island_refused(w, 0, "does not fit");
+    assert_island_refused(w, 0, "does not have the size");
     assert_int_equal(w->hub->model->version, 0);
     send_update(w, 0, BT_PUSH_GRADIENT, NAN, 10);
     /* The update is rejected and reported; the island continues. */

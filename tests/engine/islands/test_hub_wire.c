@@ -108,7 +108,7 @@ static const struct {
     {"too short", send_message_too_short, 1, BT_ISLAND_REFUSED, "shorter than its head"},
     {"a version to come", send_message_of_another_version, 1, BT_ISLAND_REFUSED,
      "of version 5 of the protocol"},
-    {"damaged", send_damaged_messages, 1, BT_ISLAND_REFUSED, "its checksum does not fit"},
+    {"damaged", send_damaged_messages, 1, BT_ISLAND_REFUSED, "with a wrong checksum"},
     {"of a hub", send_message_of_a_hub, 1, BT_ISLAND_REFUSED, "unknown type"},
     {"a byte too long", send_message_a_byte_too_long, 1, BT_ISLAND_REFUSED, "longer than"},
     {"many frames", send_many_frames, 1, BT_ISLAND_REFUSED, "several frames"},
@@ -124,8 +124,7 @@ static const struct {
     {"out of order", send_update_out_of_order, 0, BT_ISLAND_REFUSED, "out of order"},
     {"longer than the model", send_update_longer_than_the_model, 0, BT_ISLAND_REFUSED,
      "longer than the model"},
-    {"of weights to come", send_delta_of_future_weights, 0, BT_ISLAND_REFUSED,
-     "does not fit this job"},
+    {"of weights to come", send_delta_of_future_weights, 0, BT_ISLAND_REFUSED, "size for this job"},
     {"an update of long ago", send_old_update, 0, BT_ISLAND_REFUSED, "too old"},
     {"of another hub", send_to_another_hub, 0, BT_ISLAND_STRANGER, NULL},
 };

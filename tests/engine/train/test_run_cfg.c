@@ -195,9 +195,8 @@ static void test_ranks(void **state) {
 
 static void test_contradictions_are_refused(void **state) {
     (void)state;
-    assert_refusal_contains(
-        SETTLE(1, "--preset", "naon"),
-        "unknown preset 'naon' (did you mean 'nano'? there are nano small base");
+    assert_refusal_contains(SETTLE(1, "--preset", "naon"),
+                            "unknown preset 'naon' (did you mean 'nano'? known: nano small base");
     assert_refusal_contains(SETTLE(3, "--ranks", "3"),
                             "3 data-parallel ranks do not divide the 16 sequences of a "
                             "step (train.batch_tokens 4096 / model.seq_len 256): "
@@ -224,10 +223,10 @@ static void test_contradictions_are_refused(void **state) {
         "--batch-tokens 2048)");
     assert_refusal_contains(SETTLE(1, "--virtual-stages", "2"),
                             "--virtual-stages 2 without a pipeline (use --pp 2 or more");
-    assert_refusal_contains(
-        SETTLE(2, "--pp", "2", "--virtual-stages", "4"),
-        "--virtual-stages 4: 2 pipeline stages x 4 are more than the 6 layers of the model (use "
-        "--virtual-stages 3)");
+    assert_refusal_contains(SETTLE(2, "--pp", "2", "--virtual-stages", "4"),
+                            "--virtual-stages 4: 2 pipeline stages times 4 chunks are more than "
+                            "the 6 layers of the model (use "
+                            "--virtual-stages 3)");
     assert_refusal_contains(
         SETTLE(2, "--pp", "2", "--virtual-stages", "2", "--micro-batch", "16"),
         "--virtual-stages 2: 1 micro-batch of a rank is no multiple of the 2 pipeline stages (use "
@@ -388,9 +387,9 @@ static void test_ramps(void **state) {
     assert_int_equal(SETTLE(1, "--set", "train.tokens=307200"), BT_OK);
     assert_int_equal(c.train.steps, 75);
     assert_refusal_contains(SETTLE(1, "--set", "train.seq_ramp=0.2,0.1"),
-                            "is not ascending shares of the run");
+                            "is not a list of ascending shares of the run");
     assert_refusal_contains(SETTLE(1, "--set", "train.seq_ramp=0.1,"),
-                            "is not ascending shares of the run");
+                            "is not a list of ascending shares of the run");
     assert_refusal_contains(
         SETTLE(1, "--set", "train.seq_ramp=0.1,0.2,0.3", "--seq-len", "4", "--batch-tokens", "64"),
         "begins with 1/8 of model.seq_len 4, which is not whole tokens (use --seq-len 8");
@@ -402,7 +401,7 @@ static void test_ramps(void **state) {
     assert_int_equal(SETTLE(1, "--set", "train.dense_steps=9", "--steps", "10"), BT_OK);
     assert_true(bt_run_has(&c, BT_RUN_DENSE, 8) && !bt_run_has(&c, BT_RUN_DENSE, 9));
     assert_refusal_contains(SETTLE(1, "--set", "train.bigram_steps=10"),
-                            "use train.share_steps, or leave it out");
+                            "use train.share_steps, or omit it");
     assert_refusal_contains(SETTLE(1, "--set", "train.share_steps=3", "--init-from", "x"),
                             "train.share_steps 3 with --init-from");
     assert_refusal_contains(SETTLE(1, "--set", "train.share_steps=3", "--set", "model.logit_cap=8"),
@@ -417,7 +416,7 @@ static void test_ramps(void **state) {
         "ternary from the first step on, and with train.dense_steps they are not");
     assert_int_equal(SETTLE(1, "--set", "model.value_residual=0.0"), BT_OK);
     assert_refusal_contains(SETTLE(1, "--set", "model.value_residual=0.5"),
-                            "model.value_residual=0.5: this setting was removed (leave it out; ");
+                            "model.value_residual=0.5: this setting was removed (omit it; ");
     assert_int_equal(SETTLE(1, "--set", "optim.weights=bf16"), BT_OK);
 }
 
@@ -454,7 +453,7 @@ static void test_unequal_shares(void **state) {
         "train.unit=2");
     assert_refusal_contains(
         SETTLE(9, "--balance", "auto", "--set", "train.reproducible=true"),
-        "16 sequences a step are too few for 9 data-parallel ranks, 18 are needed (use "
+        "16 sequences per step are too few for 9 data-parallel ranks, 18 are needed (use "
         "parallel.balance=even)");
 }
 
@@ -490,7 +489,7 @@ static void test_operations_of_fine_tuning(void **state) {
     assert_true(bt_tune_count(&c).flop_token == 6 * (2654208 + 49152) + 1769472 + forward);
     assert_refusal_contains(SETTLE(1, NANO, "--form", "messages", "--teacher", "y", "--set",
                                    "tune.teacher_shape=6,192,6"),
-                            "'6,192,6' is no shape");
+                            "'6,192,6' is not the shape");
 }
 
 static void test_settings_reach_their_parts(void **state) {

@@ -72,7 +72,7 @@ static void settings_of_other_adapters_are_refused(void **state) {
     (void)state;
     static const char *const rows[][2] = {
         {", \"use_dora\": true", "has no magnitudes (lora_magnitude_vector), but 'use_dora'"},
-        {", \"use_dora\": \"no\"", "'use_dora' is neither true nor false"},
+        {", \"use_dora\": \"no\"", "'use_dora' is not true or false"},
         {", \"lora_bias\": true", "'lora_bias' is true"},
         {", \"fan_in_fan_out\": true", "'fan_in_fan_out'"},
         {", \"layer_replication\": [[0, 1]]", "'layer_replication'"},
@@ -90,8 +90,8 @@ static void settings_of_other_adapters_are_refused(void **state) {
          "'init_lora_weights' is \"pissa\""},
         {"\"alpha_pattern\": {}", "\"alpha_pattern\": {\"v_pro[jk]\": 4}",
          "'alpha_pattern' has the key 'v_pro[jk]'"},
-        {"0.05", "1.5", "'lora_dropout' is no probability"},
-        {"0.05", "\"some\"", "'lora_dropout' is no probability"},
+        {"0.05", "1.5", "'lora_dropout' is not a probability"},
+        {"0.05", "\"some\"", "'lora_dropout' is not a probability"},
         {"\"r\": 4", "\"r\": \"4\"", "names no rank"},
         {"\"r\": 4", "\"r\": 4, \"r\": 8", "duplicate"},
     };

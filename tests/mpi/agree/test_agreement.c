@@ -40,7 +40,7 @@ static void a_difference_in_a_setting_is_refused_by_name(void **state) {
             continue;
         }
         char word[80];
-        snprintf(word, sizeof word, "in %s: '", opt->key);
+        snprintf(word, sizeof word, "in %s: it is '", opt->key);
         if (code != BT_ARG || !strstr(err.msg, word) || err.rank != 1 ||
             !strstr(err.msg, "on rank 1") || !strstr(err.msg, "on rank 0"))
             fail_msg("%s differs, and the ranks return: %d %s", opt->key, (int)code, err.msg);

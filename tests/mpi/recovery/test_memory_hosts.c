@@ -194,7 +194,7 @@ static void a_missing_part_is_reported(void **state) {
     simulate_hosts("2,2");
     remove_segments("0/states/state-00002-*");
     assert_int_equal(read_back(folder_of_host(own_rank() / 2), 0, N, 5, &id, &err), BT_FORMAT);
-    assert_non_null(strstr(err.msg, "has 3 of 4 ranks' parts of step 5"));
+    assert_non_null(strstr(err.msg, "has the parts of only 3 of 4 ranks for step 5"));
     /* The copy was damaged after it was written. */
     bt_memory_state *m = open_state(folder_of_host(own_rank() / 2), 3, NULL);
     write_step(m, 6, true);

@@ -190,7 +190,7 @@ static void unknown_post_processors_are_refused(void **state) {
         {"{\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": \"<q>\"}}, "
          "{\"Sequence\": {\"id\": \"A\"}}], \"special_tokens\": {}}",
          "'<q>'"},
-        {"{\"type\": \"TemplateProcessing\", \"single\": [], \"special_tokens\": {}}", "drops"},
+        {"{\"type\": \"TemplateProcessing\", \"single\": [], \"special_tokens\": {}}", "omits"},
         {"{\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": \"<q>\"}}, "
          "{\"Sequence\": {\"id\": \"A\"}}], \"special_tokens\": {\"<q>\": {\"ids\": [9999]}}}",
          "9999"},
