@@ -92,7 +92,7 @@ static void settings_of_other_adapters_are_refused(void **state) {
          "'alpha_pattern' has the key 'v_pro[jk]'"},
         {"0.05", "1.5", "'lora_dropout' is not a probability"},
         {"0.05", "\"some\"", "'lora_dropout' is not a probability"},
-        {"\"r\": 4", "\"r\": \"4\"", "names no rank"},
+        {"\"r\": 4", "\"r\": \"4\"", "does not contain the rank"},
         {"\"r\": 4", "\"r\": 4, \"r\": 8", "duplicate"},
     };
     static bt_peft p;
