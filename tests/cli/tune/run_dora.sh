@@ -85,7 +85,7 @@ bad "has no magnitudes (lora_magnitude_vector), but 'use_dora'"
 variant 's/q_proj.lora_magnitude_vector/q_proj.lora_magnitude_vectox/' model.safetensors
 bad "of the model is missing: layers.0.attn_q.lora_m"
 variant 's/0.mlp.gate_proj.lora_m/0.mlp.XXXX_proj.lora_m/; s/0.mlp.down_proj.lora_m/0.mlp.gate_proj.lora_m/; s/0.mlp.XXXX_proj.lora_m/0.mlp.down_proj.lora_m/' model.safetensors
-bad "but the model's sizes make it"
+bad "according to the model's sizes"
 variant 's/^/ /' config.json
 printf '\000\000\300\177' | dd of=variant/adapter_model.safetensors bs=1 seek=$(($(stat -c %s peft/adapter_model.safetensors) - 4)) conv=notrunc 2>/dev/null
 bad "v_proj.lora_magnitude_vector' contains nan"

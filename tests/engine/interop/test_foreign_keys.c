@@ -191,7 +191,7 @@ static void settings_of_an_unknown_model_are_refused(void **state) {
     static bt_run_cfg cfg;
     static const struct {
         const char *config, *words;
-    } rows[] = {{"{\"model.layers\": \"3\", \"model." EXTRA "\": \"2\"}", "with model." EXTRA "=2"},
+    } rows[] = {{"{\"model.layers\": \"3\", \"model." EXTRA "\": \"2\"}", "has model." EXTRA "=2"},
                 {"{\"model.layers\": \"3\", \"model." EXTRA "\": \"false\"}", NULL},
                 {"{\"model.layers\": \"3\", \"run." EXTRA "\": \"2\"}", NULL}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

@@ -338,7 +338,7 @@ static void traps_are_refused_or_reported(void **state) {
                         "train with --set model.act=silu");
     assert_gguf_refused("bitnet/hf",
                         (bt_convert_job){.number = BT_NUM_TQ2_0, .any_activation = true},
-                        "rows of 32 elements, tq2_0 needs multiples of 256");
+                        "rows of 32 elements, but tq2_0 needs multiples of 256");
     assert_gguf_refused("bitnet-tq/bitnet-tq-tq1_0.gguf",
                         (bt_convert_job){.number = BT_NUM_I2_S, .scale_tensors = true},
                         "stores the scale of a tensor after its codes");
@@ -437,7 +437,7 @@ static void gemma_that_llama_cpp_computes_otherwise_is_refused(void **state) {
         size_t member;
         double value;
     } bad[] = {
-        {"gemma2/hf", "by the square root of 8, this model by that of 9",
+        {"gemma2/hf", "by the square root of 8, but this model by that of 9",
          offsetof(bt_model_cfg, query_scale), 9},
         {"gemma2/hf", "limits attention scores of gemma2", offsetof(bt_model_cfg, attention_cap),
          0},

@@ -110,7 +110,7 @@ static void keys_of_gguf(void **state) {
     key_of(&b, "k", 9);
     u32(&b, 9);
     u64(&b, 1);
-    gguf_not(&b, "an array of the type 9");
+    gguf_not(&b, "an array of the unsupported type 9");
     key_of(&b, "k", 9);
     u32(&b, 4);
     u64(&b, UINT64_MAX / 2);
@@ -226,17 +226,17 @@ static void models_in_gguf(void **state) {
             "'mamba' is not supported (supported: bitnet");
     patched(l, "general.architecture", 0, "\x08", 1, NULL);
     patched(l, "llama.block_coun", 0, "x", 1, "'llama.block_count' is missing");
-    patched(l, "llama.block_count", 4, "\x00\x00\x00\x00", 4, "is 0; 1 to 1024");
+    patched(l, "llama.block_count", 4, "\x00\x00\x00\x00", 4, "is 0, but must be 1 to 1024");
     patched(l, "llama.block_count", 4, "\xff\xff\xff\xff", 4, "is 4294967295");
     patched(l, "llama.block_count", 4, "\x03", 1, "9 tensors of the model are missing");
-    patched(l, "llama.block_count", 4, "\x01", 1, "no place: blk.1.");
+    patched(l, "llama.block_count", 4, "\x01", 1, "does not have 9 tensors of the file: blk.1.");
     patched(l, "llama.embedding_length", 4, "\x40", 1, "320 x 32, but");
     patched(l, "llama.attention.head_count", 4, "\x00", 1, "is 0");
     patched(l, "llama.attention.head_count_k", 0, "x", 1, "is 16 x 32, but");
     patched(l, "llama.attention.layer_norm_rms_epsilo", 0, "x", 1, "is missing");
     patched(l, "llama.attention.layer_norm_rms_epsilon", 4, "\x00\x00\x80\xbf", 4,
             "not a positive number");
-    patched(l, "llama.rope.dimension_count", 4, "\x04", 1, "rotated 4");
+    patched(l, "llama.rope.dimension_count", 4, "\x04", 1, "4 rotate");
     patched("bitnet/bitnet-f32.gguf", "hidden_activation", 12, "gelu2", 5, "'gelu2'");
     patched("bitnet/bitnet-f32.gguf", "bitnet.rope.scaling.type", 12, "yarn  ", 6, "'yarn");
 }
@@ -258,7 +258,7 @@ static void vocabularies_in_gguf(void **state) {
         {"tokenizer.ggml.token", 0, "x", 1, "'tokenizer.ggml.tokens' is missing"},
         {"tokenizer.ggml.tokens", 25, "\xff", 1, "token 0 is not UTF-8"},
         {"tokenizer.ggml.merges", 4, "\x04", 1, ""},
-        {"tokenizer.ggml.token_type", 16, "\x09", 1, "token 0 has the type 9"},
+        {"tokenizer.ggml.token_type", 16, "\x09", 1, "token 0 has the unknown type 9"},
     };
     size_t n;
     char *s = slurp(golden_path("llama/llama-f32.gguf"), &n);
