@@ -291,7 +291,8 @@ static bt_code read_section_index(int fd, const char *path, const ckpt_file *f, 
     if (foot.n_sections != f->n_sections || foot.n_sections > room / (sizeof(section_head) + 8) ||
         foot.file_bytes != f->bytes ||
         foot.index_offset != f->bytes - sizeof foot - foot.n_sections * 8)
-        return bt_fail(err, BT_FORMAT, "'%s': the foot does not describe this file", path);
+        return bt_fail(err, BT_FORMAT, "'%s': the last 48 bytes (foot) do not describe this file",
+                       path);
     *index = malloc(foot.n_sections * 8 + 8);
     if (!*index) return bt_fail(err, BT_NOMEM, "cannot allocate the index of '%s'", path);
     BT_TRY(ckpt_read_all(fd, *index, foot.n_sections * 8, foot.index_offset, path, err));

@@ -126,13 +126,13 @@ grep -qF '"lora_dropout":0.125' peft-other/adapter_config.json || fault "$(cat p
 ok train "${on[@]}" --init-from base-dense --set tune.adapters=peft-other --print-config
 grep -qE '^(# )?tune.dropout: "?0.125' out || fault "the dropout of PEFT's folder: $(grep dropout out)"
 code 2 train "${on[@]}" --set tune.adapters=peft --set tune.rank=8
-says "have the rank 4, those of this run 8"
+says "have the rank 4, but those of this run 8"
 code 2 train "${on[@]}" --set tune.adapters=peft --set tune.alpha=4
-says "are scaled by 2, those of this run by 1"
+says "are scaled by 2, but those of this run by 1"
 code 2 train "${on[@]}" --set tune.adapters=lora-dense
 says "trained with another base"
 code 2 train "${on[@]}" --set tune.adapters=base-bitnet158
-says "holds no adapters"
+says "contains no adapters"
 cp -r peft broken && head -c 900 peft/adapter_model.safetensors >broken/adapter_model.safetensors
 code 6 train "${on[@]}" --set tune.adapters=broken
 says "broken/adapter_model.safetensors"

@@ -277,8 +277,7 @@ static void sealed_invalid_parts_are_refused(void **state) {
         err = (bt_err)BT_ERR_INIT;
         assert_int_equal(ckpt_file_open(saved.path, f, m.generation, 1, NULL, NULL, &err),
                          BT_FORMAT);
-        if (!strstr(err.msg,
-                    how < 3 ? "the foot does not describe this file" : "(index) are damaged"))
+        if (!strstr(err.msg, how < 3 ? "(foot) do not describe this file" : "(index) are damaged"))
             fail_msg("foot %d: '%s'", how, err.msg);
     }
     write_at(file, f->bytes - sizeof foot, &foot, sizeof foot);
@@ -309,7 +308,7 @@ static void sealed_invalid_parts_are_refused(void **state) {
     write_at(file, sections[3].data_offset - sizeof x, &x, sizeof x);
     ckpt_section *list = NULL;
     assert_int_equal(ckpt_file_open(saved.path, f, m.generation, 1, NULL, &list, &err), BT_FORMAT);
-    assert_non_null(strstr(err.msg, "': sections end at byte "));
+    assert_non_null(strstr(err.msg, "': the sections end at byte "));
     free(sections);
     ckpt_manifest_release(&m);
 }

@@ -408,7 +408,7 @@ static void own_files_are_checked(void **state) {
     free(bad);
     for (size_t n = 0; n + 1 < json.len; n += n < 400 ? 1 : 61)
         if (json.data[n] != '\n' || n + 2 < json.len) check_refused_file(json.data, n, "");
-    check_refused_file("[]", 2, "not a JSON object");
+    check_refused_file("[]", 2, "the JSON is not an object");
     check_refused_file("{\"model\":{}}", 12, "tokenizer import");
     char deep[400];
     memset(deep, '[', sizeof deep);
