@@ -47,7 +47,7 @@ for r in lean-tp lean-pp; do [ "$(losses $r)" = "$(losses lean)" ] || fault "$r 
 
 # A run of adapters alone is no model to begin with: the message has both remedies.
 code 2 train --init-from one --data chat.jsonl --form messages --batch-tokens 1536 --threads 1 --ranks 1 --steps 1 --name begins
-says "holds adapters without the weights of their base"
+says "contains adapters without the weights of their base"
 says "--set tune.adapters="
 
 # Adapters trained in slices are written like those of one rank.
