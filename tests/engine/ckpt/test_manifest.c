@@ -71,7 +71,7 @@ static void invalid_fields_are_refused(void **state) {
         {"format", "\"other\"", "is not a checkpoint manifest"},
         {"format", "7", "is not a checkpoint manifest"},
         {"format", "\"bitrain checkpoint, and more than fits\"", "is not a checkpoint manifest"},
-        {"version", NULL, "has version 0, this program reads 1 to 2"},
+        {"version", NULL, "has version 0, but this program reads only versions 1 to 2"},
         {"version", "0", "has version 0"},
         {"version", "3", "has version 3"},
         {"version", "\"2\"", "has version 0"},
