@@ -33,7 +33,8 @@ static bt_code fail_missing_tensors(const bt_model_file *s, names *missing, bt_e
             "(merge both into a model with 'bitrain convert %.200s --merge --out FOLDER', "
             "or begin with the base and --set tune.adapters=%.200s)",
             s->path, s->path, s->path);
-    return bt_fail(err, BT_ARG, "model.init_from: '%.200s' does not have %zu tensor%s of this model: %s",
+    return bt_fail(err, BT_ARG,
+                   "model.init_from: '%.200s' does not have %zu tensor%s of this model: %s",
                    s->path, missing->n, missing->n > 1 ? "s" : "", list);
 }
 
