@@ -1,7 +1,7 @@
 /* row_scale.c - ternary weights with a scale for each row, that is, for each output (model.scale=row): the absmean of
  * the row's inputs; or for each group of inputs of a row, whose scales are those of shorter rows. Products use the
  * codes like a weight with the scale 1; then the columns of y are multiplied by the scales, and so are the columns of
- * dy before dx. The gradient of the latent weights needs no scale: it passes straight through round, clamp and scale. */
+ * dy before dx. The gradient of the latent weights needs no scale: it passes straight through round and clamp. */
 #include <math.h>
 #include <stdatomic.h>
 
