@@ -20,7 +20,8 @@ typedef struct ckpt_list {
 /* Lists checkpoints: first unreadable ones, for their errors, then by (attempt, step), newest first. */
 bt_code ckpt_list_read(const char *dir, ckpt_list *out, bt_err *err) BT_MUST_CHECK;
 void ckpt_list_release(ckpt_list *l);
-/* Removes the manifest first, which revokes the commit, then the folder without foreign files. err may be NULL. */
+/* Removes the manifest first, which revokes the commit, then the other files of the checkpoint, then its folder, unless
+ * files of others are in it. err may be NULL. */
 void ckpt_remove(const char *folder, bt_err *err);
 void ckpt_remove_file(const char *folder, const char *name);
 void ckpt_remove_other_generations(const char *folder, uint64_t generation);

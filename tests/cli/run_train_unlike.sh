@@ -68,7 +68,7 @@ if can avx2 && can fma && can f16c; then
     # The missing features of a processor are reported once, with rank and host.
     BITRAIN_TEST_PROCESSOR=1:generic two --name never -- --isa avx2
     [ $? -eq 1 ] || fault "--isa that a processor lacks: exit is not 1"
-    [ "$(grep -c "kernel set 'avx2' does not run on this processor (.*) (rank 1 on host '$host')" err)" = 1 ] || fault "who lacks it: $(cat err)"
+    [ "$(grep -c "kernel set 'avx2' does not run on this processor (.*): choose another with --isa (rank 1 on host '$host')" err)" = 1 ] || fault "who lacks it: $(cat err)"
     BITRAIN_TEST_PROCESSOR=1:generic code 1 train "${direct[@]}" --ranks 2 --isa avx2 --name never
     [ "$(grep -c "(rank 1 on host '$host')" err)" = 1 ] || fault "under the supervisor, who lacks it: $(cat err)"
 else
@@ -78,7 +78,7 @@ fi
 # A setting that differs is refused by its name; settings that do not matter may differ.
 two --lr 1e-3 --name same -- --lr 2e-3
 [ $? -eq 2 ] || fault "another learning rate: exit is not 2"
-[ "$(grep -c "differ in optim.lr: '0.002' on rank 1 ('$host'), '0.001' on rank 0 ('$host')" err)" = 1 ] || fault "another learning rate: $(cat err)"
+[ "$(grep -c "differ in optim.lr: it is '0.002' on rank 1 (host '$host') and '0.001' on rank 0 (host '$host')" err)" = 1 ] || fault "another learning rate: $(cat err)"
 [ "$(q "SELECT count(*) FROM runs WHERE run='same'")" = 0 ] || fault "a refused job leaves a run"
 two --dry-run -- --steps 12
 [ $? -eq 2 ] || fault "one rank of two prints a plan: exit is not 2"

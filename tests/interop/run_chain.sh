@@ -104,7 +104,7 @@ q "SELECT title FROM events WHERE run='other'" >events
 has 'has no layers.0.q_norm, layers.0.k_norm' events
 has 'holds layers.0.attn_subnorm' events
 code 2 train "${more[@]}" --init-from folder --set model.tied=false --name untied
-has "lacks 1 tensor of this model: head" err
+has "does not have 1 tensor of this model: head" err
 code 2 train "${more[@]}" --init-from folder --set model.d_ff=512 --name wide
 has "'layers.0.ffn_gate' is 256 x 256 in" err
 

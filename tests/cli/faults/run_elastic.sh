@@ -80,7 +80,7 @@ if paused part; then
     [ "$(q "SELECT max(step) FROM steps WHERE run='part'")" = 59 ] || fault "--stop-after 60 ended at $(q "SELECT max(step) FROM steps WHERE run='part'")"
 fi
 code 2 train "${tiny[@]}" --elastic 4:1
-says "no range of ranks MIN:MAX"
+says "is not a range of ranks MIN:MAX"
 code 2 train "${tiny[@]}" --elastic 3:4
 says "outside --elastic 3:4"
 finish

@@ -40,7 +40,7 @@ start_hub --islands 1 --name hub
 grep -q '(this machine only)' hub.err || fault "no message states who reaches the hub: $(cat hub.err)"
 start_island a --steps 2000 --lr 1e-5; a=$island
 refuse 2 "--hub needs this island's keys" --hub "$address"
-refuse 2 'a hub has one address' --hub "$address,$address" --keys keys/a.key
+refuse 2 'a hub has a single address' --hub "$address,$address" --keys keys/a.key
 refuse 3 'nothing.key' --hub "$address" --keys nothing.key
 cp keys/b.key open.key; chmod 644 open.key
 refuse 2 'is readable by other users' --hub "$address" --keys open.key
@@ -48,7 +48,7 @@ mv keys/allowed/b.pub b.pub
 refuse 4 "does not accept this island's key" --hub "$address" --keys keys/b.key
 mv b.pub keys/allowed/b.pub
 b hub --keys else b >/dev/null 2>err
-refuse 4 "does not have the hub's key" --hub "$address" --keys else/b.key
+refuse 4 "is not the hub with the key" --hub "$address" --keys else/b.key
 refuse 4 'the model (by hash) is' --hub "$address" --keys keys/b.key --set model.d_ff=96
 refuse 4 'run.seed is' --hub "$address" --keys keys/b.key --seed 5
 refuse 4 'belongs to an island with another key' --hub "$address" --keys keys/b.key --name isl-a

@@ -60,7 +60,7 @@ train --teacher abl --set tune.mix=1 --name student
 ok train "${shape[@]}" --teacher abl --dry-run
 says "teacher "
 code 1 train "${shape[@]}" --teacher abl --ranks 2 --tp 2
-says "with --tp 2 a run learns from one teacher, and these are 3"
+says "with --tp 2 a run can have only one teacher, not 3"
 
 # Members that do not fit together.
 train --seq-len 32 --name short

@@ -47,12 +47,12 @@ static bt_model_cfg with_limits(bt_model_cfg c) {
     return c;
 }
 
-/* Changes the scales to one for each group of 32 inputs, and the widths to two and three groups. */
+/* Changes the scales to one for each group of 32 inputs, and the widths to two and four groups. */
 static bt_model_cfg in_groups(bt_model_cfg c) {
     c.scale = BT_SCALE_GROUP32;
     c.C = 64;
     c.D = 16;
-    c.F = 96;
+    c.F = 128;
     return c;
 }
 

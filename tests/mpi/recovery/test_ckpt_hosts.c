@@ -102,10 +102,10 @@ static void a_different_checkpoint_with_the_same_name_is_skipped(void **state) {
     expect_file(
         "out/step-000000000010",
         "step-000000000020 passed over (rank 1): 'out/step-000000000020' is another checkpoint "
-        "on this host than on rank 0's");
+        "on this host than on the host of rank 0");
     clear_folder();
     save_alone(20);
-    refuse_checkpoint(BT_FORMAT, "is another checkpoint on this host than on rank 0's");
+    refuse_checkpoint(BT_FORMAT, "is another checkpoint on this host than on the host of rank 0");
 }
 
 static void one_that_a_rank_lacks_is_skipped(void **state) {

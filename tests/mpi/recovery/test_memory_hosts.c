@@ -217,7 +217,7 @@ static void a_missing_part_is_reported(void **state) {
     }
     wait_for_all_ranks();
     assert_int_equal(read_back(folder_of_host(own_rank() / 2), 0, N, 6, &id, &err), BT_FORMAT);
-    assert_non_null(strstr(err.msg, "is damaged: 'w' weight, rank 3's part"));
+    assert_non_null(strstr(err.msg, "is damaged in 'w' (weight) of the part of rank 3"));
     /* Ranks that do not need the damaged part receive no error. */
     assert_int_equal(read_back(folder_of_host(own_rank() / 2), 0, 3 * EACH, 6, &id, &err), BT_OK);
 }
