@@ -383,7 +383,7 @@ bt_code bt_prepare_cached(const bt_prepare_cfg *cfg, const char *cache_dir, bt_s
     snprintf(lock_path, sizeof lock_path, "%.*s.lock", (int)strlen(path), path);
     bt_code code = bt_make_folders(cache_dir, &why);
     if (code == BT_OK) code = lock_shard(lock_path, &fd, &why);
-    if (code != BT_OK) { /* without a writable cache folder, the shard stays in memory */
+    if (code != BT_OK) { /* The cache folder is not writable: the shard is kept in memory only. */
         bt_log(BT_LOG_WARN, "no token cache (%s); keeping the tokens in memory", why.msg);
         return bt_prepare(&c, NULL, opened, err);
     }

@@ -25,7 +25,7 @@ struct bt_island {
     bool first;          /* true on rank 0, which alone uses the following members */
     bt_island_go coming; /* the hub's newest go; it becomes `go` when all ranks accept it */
     bt_exchange_thread thread;
-    bool in_thread;            /* the thread owns the client, coming, hub, the residual and all.x */
+    bool in_thread;            /* the thread alone uses client, coming, hub, residual and all.x */
     bool rejoined;             /* the thread found that the island had to rejoin */
     bt_update_outcome outcome; /* outcome of the newest push */
     bool away;                 /* steps continue although the hub does not respond */
@@ -169,7 +169,8 @@ bt_update_outcome bt_island_outcome(const bt_island *i) { return i->outcome; }
 
 bool bt_island_gave_up(const bt_island *i) { return i->gave_up; }
 
-/* Updates hub.x to the weights of coming.version. If client.stranger is set, the hub has no members; hub.x stays. */
+/* Updates hub.x to the weights of coming.version. If client.stranger is set, the hub has no members
+ * and hub.x does not change. */
 static bt_code follow_hub_weights(bt_island *i, bt_err *err) {
     BT_TRY(bt_hub_copy_follow(&i->hub, &i->client, i->coming.version, i->all.x, &i->whole, err));
     i->whole |= i->fragments == 1;

@@ -232,24 +232,28 @@ static void pieces_of_a_text_have_its_tokens(void **state) {
     }
 }
 
+static bool learns_the_same(const bt_tok_train_cfg *cfg, const bt_tokenizer *other) {
+    bt_tokenizer *t;
+    assert_int_equal(bt_tokenizer_train(&t, cfg, NULL), BT_OK);
+    const bool same = bt_tokenizer_hash(t) == bt_tokenizer_hash(other);
+    bt_tokenizer_free(t);
+    return same;
+}
+
 static void training_is_a_function_of_the_text(void **state) {
     (void)state;
-    bt_tokenizer *t, *u;
+    bt_tokenizer *t;
     char *text = fixture_prose(60000);
     char two[600];
     bt_tok_train_cfg cfg = {
         .paths = fixture_text("prose.txt", text), .field = "text", .cache_dir = "", .vocab = 300};
     free(text);
-    assert_int_equal(bt_tokenizer_train(&t, &cfg, NULL), BT_OK);
-    assert_true(bt_tokenizer_hash(t) == bt_tokenizer_hash(trained));
-    assert_int_equal(bt_tokenizer_vocab(t), 300);
+    assert_true(learns_the_same(&cfg, trained));
+    assert_int_equal(bt_tokenizer_vocab(trained), 300);
     /* Training on the text twice gives the same merges. */
     snprintf(two, sizeof two, "%s\n%s", fixture_path("prose.txt"), fixture_path("prose.txt"));
     cfg.paths = two;
-    assert_int_equal(bt_tokenizer_train(&u, &cfg, NULL), BT_OK);
-    assert_true(bt_tokenizer_hash(u) == bt_tokenizer_hash(t));
-    bt_tokenizer_free(u);
-    bt_tokenizer_free(t);
+    assert_true(learns_the_same(&cfg, trained));
     /* Computed by hand: "ab" occurs 4 times and "bc" 3 times, so "ab" is first, then "abc". Of equal counts the smaller
      * left id is first (x y and y z: both twice). */
     cfg = (bt_tok_train_cfg){.paths = fixture_text("hand.txt", "abc abc abc ab xyz xyz"),
@@ -274,7 +278,7 @@ static void training_is_a_function_of_the_text(void **state) {
 /* The held-out part of each file is not read, so changing it changes no merge. It is at the end, or inside. */
 static void training_does_not_read_held_out_text(void **state) {
     (void)state;
-    bt_tokenizer *half, *alone;
+    bt_tokenizer *alone;
     char both[600];
     char *text = fixture_prose(4000), *twice = malloc(2 * strlen(text) + 1);
     assert_non_null(twice);
@@ -288,24 +292,16 @@ static void training_does_not_read_held_out_text(void **state) {
     fixture_text("first.txt", twice);
     fixture_text("second.txt", "the the the that is there theseQZQZQZQZQZQZQZQZQZQZQZQZQZQZQZQ");
     cfg.held_out = (bt_held_out){0.5, 1};
-    assert_int_equal(bt_tokenizer_train(&half, &cfg, NULL), BT_OK);
-    assert_true(bt_tokenizer_hash(half) == bt_tokenizer_hash(alone));
-    bt_tokenizer_free(half);
-
+    assert_true(learns_the_same(&cfg, alone));
     const size_t n = strlen(text);
     for (size_t i = n / 2; i < n + n / 2; i++) twice[i] = (char)(i % 2 ? 'Q' : 'Z');
     memcpy(twice + n + n / 2, text + n / 2, n - n / 2);
     fixture_text("first.txt", twice);
     fixture_text("second.txt", "the the the thaQZQZQZQZQZQZQZQZQZQZQZQZQZQZQZt is there these");
     cfg.held_out = (bt_held_out){0.25, 0.75};
-    assert_int_equal(bt_tokenizer_train(&half, &cfg, NULL), BT_OK);
-    assert_true(bt_tokenizer_hash(half) == bt_tokenizer_hash(alone));
-    bt_tokenizer_free(half);
-
+    assert_true(learns_the_same(&cfg, alone));
     cfg.held_out = (bt_held_out){0, 0};
-    assert_int_equal(bt_tokenizer_train(&half, &cfg, NULL), BT_OK);
-    assert_true(bt_tokenizer_hash(half) != bt_tokenizer_hash(alone));
-    bt_tokenizer_free(half);
+    assert_false(learns_the_same(&cfg, alone));
     bt_tokenizer_free(alone);
     free(text);
     free(twice);
